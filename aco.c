@@ -1,0 +1,543 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Share stacks, save stacks and the life of coroutines. The switch itself is in aco.h (inline) and
+ * acosw.S; this file prepares for it what does not lie in place. Relies on libc and mmap() only,
+ * and compiles as C99 and as C++11.
+ *
+ * Invariants, for a share stack s and a non-main coroutine co:
+ *   I1  s->owner == NULL, or s->owner->share_stack == s; co->is_owner says the same from its side
+ *   I2  co suspended and owner: its frames are in place, and reg[SP] lies within the stack, at or
+ *       below align_retptr
+ *   I3  co suspended and not owner: save_stack.valid_sz == align_retptr - reg[SP] <= save_stack.sz
+ *       (0 in init)
+ *   I4  *align_retptr is the protector's address
+ *   I5  co is running if and only if aco_gtls_co is co, and it owns its stack until aco_exit()
+ *   I6  co->save_stack.ptr is to be freed if and only if has_save_block; otherwise it came in one
+ *       block with co, or with the aco_t that co was copied from
+ */
+
+/* For MAP_ANONYMOUS and its kind, also where the dialect is strict. */
+#ifndef _DEFAULT_SOURCE
+#define _DEFAULT_SOURCE
+#endif
+
+/* Emits the functions that are inline elsewhere. */
+#define ACO_INLINE
+#include "aco.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stddef.h>
+#ifdef ACO_USE_VALGRIND
+#include <valgrind/memcheck.h>
+#endif
+
+/* ==== Compile-time checks ==================================================================== */
+
+#define CHECK(name, EX) typedef char aco_check_##name[(EX) ? 1 : -1]
+CHECK(the_switch_finds_reg_first, offsetof(aco_t, reg) == 0);
+CHECK(a_word_is_a_pointer, sizeof(void *) == ACO_WORD && sizeof(aco_cofuncp_t) == ACO_WORD);
+CHECK(control_words_fit_a_word, sizeof(uint32_t) <= ACO_WORD);
+
+/* ==== Sizes ================================================================================== */
+
+#define STACK_ALIGNMENT 16u                /* bytes; of SP before a call */
+#define STACK_DEFAULT_SZ ((size_t)2 << 20) /* bytes */
+#define STACK_MIN_SZ ((size_t)4096)        /* bytes */
+#define SAVE_STACK_DEFAULT_SZ 64u          /* bytes: an entry function that mostly yields */
+#define SAVE_STACK_GRANULE 16u             /* bytes; of the block of an aco_t and of later ones */
+#define COPY_INLINE_MAX 255u               /* bytes; above, memcpy() is faster */
+#define CACHE_LINE_SZ 64u                  /* bytes; only speed depends on it */
+#define FAILURE_LINE_SZ 400u               /* bytes, on a coroutine's stack */
+#define RED_ZONE_SZ 128u                   /* bytes below SP that a leaf function may use */
+#define STRESS_FILL_SZ ((size_t)16 << 10)  /* bytes; as deep as tests go */
+#define STRESS_PATTERN 0xa5
+
+static size_t round_up(size_t n, size_t multiple)
+{
+    return (n + multiple - 1) / multiple * multiple;
+}
+
+/* ==== Failure ================================================================================ */
+
+/*
+ * Every failure ends here: one line on stderr, then abort(). The line goes from a small buffer
+ * straight to write(), because stdio wants more stack than a coroutine may have left.
+ */
+ACO_NORETURN __attribute__((format(printf, 1, 2))) static void die(const char *format, ...)
+{
+    char line[FAILURE_LINE_SZ];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(line, sizeof(line), format, arguments);
+    va_end(arguments);
+    size_t sz = length < 0 ? 0 : (size_t)length;
+    if (sz >= sizeof(line)) {
+        sz = sizeof(line) - 1;
+        line[sz - 1] = '\n';
+    }
+    for (size_t done = 0; done < sz;) {
+        ssize_t written = write(STDERR_FILENO, line + done, sz - done);
+        if (written > 0) {
+            done += (size_t)written;
+        } else if (errno != EINTR) {
+            break;
+        }
+    }
+    abort();
+}
+
+/* Misuse: which call, which rule was broken, which coroutine, what to do. */
+ACO_NORETURN static void fail(const char *call, const aco_t *co, const char *rule,
+                              const char *remedy)
+{
+    die("aco: %s: %s (coroutine %p, entry function %p): %s\n", call, rule, (const void *)co,
+        co == NULL ? NULL : (void *)(uintptr_t)co->fp, remedy);
+}
+
+static inline void demand(int holds, const char *call, const aco_t *co, const char *rule,
+                          const char *remedy)
+{
+    if (aco_unlikely(!holds)) {
+        fail(call, co, rule, remedy);
+    }
+}
+
+ACO_NORETURN static void fail_alloc(const char *call, const aco_t *co, const char *function,
+                                    size_t sz, const char *remedy)
+{
+    die("aco: %s: %s of %zu bytes failed, errno %d (coroutine %p): %s\n", call, function, sz, errno,
+        (const void *)co, remedy);
+}
+
+#define MEMORY_REMEDY "free something first, or raise the limit on memory"
+#define MAPPING_REMEDY "use fewer or smaller share stacks, or raise vm.max_map_count"
+
+void aco_assert_failed(const char *text, const char *file, int line, const char *function)
+{
+    die("aco: %s:%d: %s: %s (coroutine %p)\n", file, line, function, text, (void *)aco_gtls_co);
+}
+
+/* For the inline functions: what only a running coroutine may call, or what wants a coroutine. */
+void ACO_CONFIGURED(aco_misuse)(const char *call, const aco_t *co)
+{
+    demand(co != NULL, call, co, "no coroutine: the argument or aco_get_co() is NULL",
+           "call it in a coroutine, or pass what aco_create() returned");
+    demand(co->main_co != NULL, call, co, "called by or for a main coroutine",
+           "call it in the entry function of a coroutine, or in what that calls");
+    fail(call, co, "the coroutine is not the one that runs", "let it call this itself");
+}
+
+/* ==== Thread state =========================================================================== */
+
+__thread aco_t *aco_gtls_co;
+
+static __thread struct {
+    char is_ready;            /* aco_thread_init() was called */
+    uint32_t control_words;   /* of new coroutines, in the form of reg[ACO_REG_IDX_FPU] */
+    aco_cofuncp_t last_word;  /* never NULL once ready */
+} aco_thread;
+
+int aco_version(void)
+{
+    return ACO_VERSION;
+}
+
+static void default_last_word(void)
+{
+    fail("aco_exit", aco_gtls_co, "the entry function returned instead of calling it",
+         "end the entry function with aco_exit()");
+}
+
+void aco_funcp_protector(void)
+{
+    aco_thread.last_word();
+    abort();
+}
+
+/* The name that stands for the configuration of acosw.S. */
+extern const char ACO_SWITCH_CONFIG[];
+
+void aco_runtime_test(void)
+{
+    const char *switch_config = ACO_SWITCH_CONFIG;
+    ACO_LAUNDER(switch_config);
+    aco_assert(switch_config != NULL);
+    long page_sz = sysconf(_SC_PAGESIZE);
+    aco_assert(page_sz > 0 && (size_t)page_sz % STACK_ALIGNMENT == 0);
+}
+
+void ACO_CONFIGURED(aco_thread_init)(aco_cofuncp_t last_word)
+{
+    aco_runtime_test();
+    aco_save_fpucw_mxcsr(&aco_thread.control_words);
+    aco_thread.last_word = last_word != NULL ? last_word : default_last_word;
+    aco_thread.is_ready = 1;
+}
+
+/* ==== What memcheck must know ================================================================ */
+
+#ifdef ACO_USE_VALGRIND
+
+static void tell_stack_new(aco_share_stack_t *s)
+{
+    s->valgrind_stk_id = VALGRIND_STACK_REGISTER(s->ptr, (char *)s->ptr + s->sz - 1);
+}
+
+static void tell_stack_destroyed(aco_share_stack_t *s)
+{
+    VALGRIND_STACK_DEREGISTER(s->valgrind_stk_id);
+}
+
+/* The frames from `sp` up have left the stack, or come to it. Definedness travels with a copy. */
+static void tell_frames(aco_share_stack_t *s, char *sp, int come)
+{
+    size_t room = (size_t)(sp - (char *)s->ptr);
+    char *low = sp - (room < RED_ZONE_SZ ? room : RED_ZONE_SZ);
+    size_t sz = (size_t)((char *)s->align_retptr - low);
+    if (come) {
+        (void)VALGRIND_MAKE_MEM_UNDEFINED(low, sz);
+    } else {
+        (void)VALGRIND_MAKE_MEM_NOACCESS(low, sz);
+    }
+}
+
+#else
+#define tell_stack_new(s) ((void)0)
+#define tell_stack_destroyed(s) ((void)0)
+#define tell_frames(s, sp, come) ((void)0)
+#endif
+
+/* ==== Share stacks =========================================================================== */
+
+/* Maps the stack of `s` and its guard page, and makes the latter one. */
+static void map_stack(aco_share_stack_t *s, size_t guard_sz)
+{
+    s->real_sz = s->sz + guard_sz;
+    /* MAP_STACK keeps huge pages away, of which one would make a small stack cost 2 MiB. */
+    s->real_ptr = mmap(NULL, s->real_sz, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+    if (s->real_ptr == MAP_FAILED) {
+        fail_alloc("aco_share_stack_new2", NULL, "mmap", s->real_sz, MAPPING_REMEDY);
+    }
+    if (guard_sz != 0 && mprotect(s->real_ptr, guard_sz, PROT_NONE) != 0) {
+        fail_alloc("aco_share_stack_new2", NULL, "mprotect", guard_sz, MAPPING_REMEDY);
+    }
+    s->ptr = (char *)s->real_ptr + guard_sz;
+}
+
+/* Finds the end of the stack of `s` and puts the protector there (I4). */
+static void lay_out_stack(aco_share_stack_t *s)
+{
+    uintptr_t high = ((uintptr_t)s->ptr + s->sz) / STACK_ALIGNMENT * STACK_ALIGNMENT;
+    s->align_highptr = (void *)high;
+    s->align_retptr = (char *)s->align_highptr - sizeof(void *);
+    s->align_validsz = high - (uintptr_t)s->ptr;
+    s->align_limit = s->align_validsz - sizeof(void *);
+    void *protector = (void *)(uintptr_t)aco_funcp_protector_asm;
+    memcpy(s->align_retptr, &protector, sizeof(protector));
+}
+
+aco_share_stack_t *aco_share_stack_new2(size_t sz, char guard_page_enabled)
+{
+    size_t page_sz = (size_t)sysconf(_SC_PAGESIZE);
+    size_t usable_sz = sz == 0 ? STACK_DEFAULT_SZ : sz < STACK_MIN_SZ ? STACK_MIN_SZ : sz;
+    if (usable_sz > SIZE_MAX / 2) {
+        errno = ENOMEM;
+        fail_alloc("aco_share_stack_new2", NULL, "mmap", sz, MAPPING_REMEDY);
+    }
+    aco_share_stack_t *s = (aco_share_stack_t *)calloc(1, sizeof(*s));
+    if (s == NULL) {
+        fail_alloc("aco_share_stack_new2", NULL, "calloc", sizeof(*s), MEMORY_REMEDY);
+    }
+    /* The protector's word needs room as well. */
+    s->sz = round_up(usable_sz + sizeof(void *), page_sz);
+    s->guard_page_enabled = guard_page_enabled != 0;
+    map_stack(s, s->guard_page_enabled ? page_sz : 0);
+    lay_out_stack(s);
+    tell_stack_new(s);
+    return s;
+}
+
+aco_share_stack_t *aco_share_stack_new(size_t sz)
+{
+    return aco_share_stack_new2(sz, 1);
+}
+
+void aco_share_stack_destroy(aco_share_stack_t *share_stack)
+{
+    demand(share_stack != NULL, "aco_share_stack_destroy", NULL, "the share stack is NULL",
+           "pass what aco_share_stack_new() returned");
+    demand(share_stack->owner == NULL && share_stack->ct_coroutines == 0,
+           "aco_share_stack_destroy", share_stack->owner,
+           "a coroutine that was created on the share stack still exists",
+           "destroy all its coroutines first");
+    tell_stack_destroyed(share_stack);
+    munmap(share_stack->real_ptr, share_stack->real_sz);
+    free(share_stack);
+}
+
+/* ==== Save stacks ============================================================================ */
+
+/*
+ * Copies frames, either way. Most are a few dozen bytes, for which a call costs more than the copy.
+ * The moves must not overlap: what was restored is soon saved out again, and a load gets bytes that
+ * are still on their way to the cache only if all of them come from one store.
+ */
+static inline __attribute__((always_inline)) void copy_frames(void *to, const void *from, size_t sz)
+{
+#define COPY_PIECE(piece)                                                                          \
+    if (sz & (piece)) {                                                                            \
+        memcpy(to, from, piece);                                                                   \
+        to = (char *)to + (piece);                                                                 \
+        from = (const char *)from + (piece);                                                       \
+    }
+    if (sz > COPY_INLINE_MAX) {
+        memcpy(to, from, sz);
+        return;
+    }
+    COPY_PIECE(128)
+    COPY_PIECE(64)
+    COPY_PIECE(32)
+    COPY_PIECE(16)
+    COPY_PIECE(8)
+    if (ACO_WORD == 4) {
+        COPY_PIECE(4)
+    }
+#undef COPY_PIECE
+}
+
+/* Asks for saved frames to come to the cache while something else is done. */
+static inline void prefetch_frames(const void *ptr, size_t sz)
+{
+    const char *line = (const char *)ptr, *end = line + sz;
+    for (; line < end; line += CACHE_LINE_SZ) {
+        __builtin_prefetch(line);
+    }
+}
+
+/* Gives `co` another save stack, of `sz` bytes; what the old one held is lost. */
+static void replace_save_stack(aco_t *co, size_t sz)
+{
+    void *ptr = malloc(sz);
+    if (ptr == NULL) {
+        fail_alloc("aco_resume", co, "malloc", sz, MEMORY_REMEDY);
+    }
+#ifdef ACO_CONFIG_STRESS
+    memset(co->save_stack.ptr, STRESS_PATTERN, co->save_stack.sz);
+#endif
+    if (co->has_save_block) {
+        free(co->save_stack.ptr);
+    }
+    co->save_stack.ptr = ptr;
+    co->save_stack.sz = sz;
+    co->has_save_block = 1;
+}
+
+/*
+ * Makes the save stack of `co` hold `sz` bytes. It grows by half at least, so that a stack which
+ * gets deeper little by little costs little.
+ */
+static __attribute__((cold, noinline)) void grow_save_stack(aco_t *co, size_t sz)
+{
+    size_t half_more = co->save_stack.sz + co->save_stack.sz / 2;
+    replace_save_stack(co, round_up(sz > half_more ? sz : half_more, SAVE_STACK_GRANULE));
+}
+
+/*
+ * Saves out the owner `co` of `s`, which is suspended (from I2 to I3). The caller gives the stack
+ * another owner, or none.
+ */
+static inline void evict(aco_share_stack_t *s, aco_t *co)
+{
+    aco_save_stack_t *save = &co->save_stack;
+    char *sp = (char *)co->reg[ACO_REG_IDX_SP];
+    size_t sz = (size_t)((char *)s->align_retptr - sp);
+    demand(sz <= s->align_limit, "aco_resume", co, "the owner of the share stack has overrun it",
+           "give aco_share_stack_new2() a larger size, and a guard page");
+    if (aco_unlikely(sz > save->sz)) {
+        grow_save_stack(co, sz);
+    }
+#ifdef ACO_CONFIG_STRESS
+    replace_save_stack(co, save->sz);
+#endif
+    co->is_owner = 0;
+    save->valid_sz = sz;
+    if (sz > save->max_cpsz) {
+        save->max_cpsz = sz;
+    }
+    save->ct_save++;
+    copy_frames(save->ptr, sp, sz);
+    tell_frames(s, sp, 0);
+}
+
+/* ==== Create and destroy ===================================================================== */
+
+/* A main coroutine saves nothing; its save_stack.ptr tells on which thread it was made. */
+static void *this_thread(void)
+{
+    return &aco_gtls_co;
+}
+
+/* The block of an aco_t and its first save stack. */
+static aco_t *alloc_co(size_t save_stack_sz)
+{
+    size_t head_sz = round_up(sizeof(aco_t), SAVE_STACK_GRANULE);
+    size_t sz = save_stack_sz <= SIZE_MAX - head_sz ? head_sz + save_stack_sz : SIZE_MAX;
+    aco_t *co = (aco_t *)malloc(sz);
+    if (co == NULL) {
+        fail_alloc("aco_create", NULL, "malloc", sz, MEMORY_REMEDY);
+    }
+    co->save_stack.ptr = (char *)co + head_sz;
+    co->save_stack.sz = save_stack_sz;
+    co->save_stack.valid_sz = 0;
+    co->save_stack.max_cpsz = 0;
+    co->save_stack.ct_save = 0;
+    co->save_stack.ct_restore = 0;
+    co->has_save_block = 0;
+    return co;
+}
+
+/* State init: what a jump to the entry function needs. */
+static void init_reg(aco_t *co, aco_cofuncp_t fp, void *sp)
+{
+    co->reg[ACO_REG_IDX_RETADDR] = (void *)(uintptr_t)fp;
+    co->reg[ACO_REG_IDX_SP] = sp;
+    co->reg[ACO_REG_IDX_BP] = NULL; /* ends the chain of frame pointers */
+#ifndef ACO_CONFIG_SHARE_FPU_MXCSR_ENV
+    co->reg[ACO_REG_IDX_FPU] = (void *)(uintptr_t)aco_thread.control_words;
+#endif
+    co->is_end = 0;
+    co->is_owner = 0;
+}
+
+/* What aco_create() can know to be wrong. */
+static void check_create(const aco_t *main_co, const aco_share_stack_t *share_stack,
+                         size_t save_stack_sz, aco_cofuncp_t fp, const void *arg)
+{
+    const char *call = "aco_create";
+    demand(aco_thread.is_ready, call, NULL, "the thread is not prepared",
+           "call aco_thread_init() first");
+    if (main_co == NULL) {
+        demand(share_stack == NULL && save_stack_sz == 0 && fp == NULL && arg == NULL, call, NULL,
+               "main_co is NULL, but another argument is not",
+               "pass the main coroutine, or nothing at all to make one");
+    } else {
+        demand(share_stack != NULL && fp != NULL, call, NULL,
+               "the share stack or the entry function is NULL", "a coroutine needs both");
+        demand(main_co->main_co == NULL, call, main_co, "main_co is not a main coroutine",
+               "pass what aco_create(NULL, NULL, 0, NULL, NULL) returned");
+    }
+}
+
+aco_t *aco_create(aco_t *main_co, aco_share_stack_t *share_stack, size_t save_stack_sz,
+                  aco_cofuncp_t fp, void *arg)
+{
+    check_create(main_co, share_stack, save_stack_sz, fp, arg);
+    aco_t *co;
+    if (main_co == NULL) {
+        co = alloc_co(0);
+        co->save_stack.ptr = this_thread();
+        init_reg(co, NULL, NULL);
+    } else {
+        co = alloc_co(save_stack_sz != 0 ? save_stack_sz : SAVE_STACK_DEFAULT_SZ);
+        init_reg(co, fp, share_stack->align_retptr);
+        share_stack->ct_coroutines++;
+    }
+    co->main_co = main_co;
+    co->share_stack = share_stack;
+    co->fp = fp;
+    co->arg = arg;
+    return co;
+}
+
+void aco_destroy(aco_t *co)
+{
+    const char *call = "aco_destroy";
+    const aco_t *running = aco_gtls_co;
+    demand(co != NULL, call, co, "the coroutine is NULL", "pass what aco_create() returned");
+    if (co->main_co == NULL) {
+        demand(running == NULL || running->main_co != co, call, co,
+               "one of its coroutines is running", "yield or exit first");
+        if (running == co) {
+            aco_gtls_co = NULL;
+        }
+    } else {
+        demand(running != co, call, co, "the coroutine is running", "let another one destroy it");
+        if (co->is_owner) {
+            co->share_stack->owner = NULL;
+        }
+        /* A copy of an aco_t may have been destroyed as well. */
+        if (co->share_stack->ct_coroutines > 0) {
+            co->share_stack->ct_coroutines--;
+        }
+        if (co->has_save_block) {
+            free(co->save_stack.ptr);
+        }
+    }
+    free(co);
+}
+
+/* ==== Resume ================================================================================= */
+
+/*
+ * For the inline aco_resume(), where the caller is not known to be the main coroutine of `co`: at
+ * the first resume of a thread, or after one with another main coroutine. Returns the caller.
+ */
+aco_t *ACO_CONFIGURED(aco_check_resume)(const aco_t *co)
+{
+    const char *call = "aco_resume";
+    const aco_t *caller = aco_gtls_co;
+    demand(co != NULL, call, co, "the coroutine is NULL", "pass what aco_create() returned");
+    demand(co->main_co != NULL, call, co, "a main coroutine can't be resumed",
+           "aco_yield() continues it");
+    demand(!co->is_end, call, co, "the coroutine has ended", "test is_end, or make another one");
+    demand(caller != co, call, co, "the coroutine is the one that runs", "resume another one");
+    demand(caller == NULL || caller->main_co == NULL, call, co,
+           "the caller is not its main coroutine", "call aco_yield() and let that resume it");
+    demand(co->main_co->save_stack.ptr == this_thread(), call, co,
+           "its main coroutine belongs to another thread", "resume it on that thread");
+    return co->main_co;
+}
+
+/* For the inline aco_resume(): makes `co`, suspended, the owner of its share stack. Check, evict,
+ * restore (from I3 to I2). */
+void ACO_CONFIGURED(aco_acquire)(aco_t *co)
+{
+    aco_share_stack_t *s = co->share_stack;
+    aco_save_stack_t *save = &co->save_stack;
+    if (aco_unlikely(co->is_end || co->main_co == NULL)) {
+        ACO_CONFIGURED(aco_check_resume)(co);
+    }
+    size_t sz = save->valid_sz;
+    prefetch_frames(save->ptr, sz);
+    if (s->owner != NULL) {
+        evict(s, s->owner);
+    }
+    char *sp = (char *)s->align_retptr - sz;
+    co->is_owner = 1;
+    s->owner = co;
+    tell_frames(s, sp, 1);
+    if (sz != 0) {
+        aco_assert(sp == co->reg[ACO_REG_IDX_SP]);
+        save->valid_sz = 0;
+        save->ct_restore++;
+        copy_frames(sp, save->ptr, sz);
+    }
+}
+
+#ifdef ACO_CONFIG_STRESS
+/* After every yield: nobody's frames stay in place, and what was there is gone. */
+void aco_stress(aco_share_stack_t *share_stack)
+{
+    if (share_stack->owner != NULL) {
+        evict(share_stack, share_stack->owner);
+        share_stack->owner = NULL;
+    }
+#ifndef ACO_USE_VALGRIND
+    size_t limit = share_stack->align_limit;
+    size_t sz = limit < STRESS_FILL_SZ ? limit : STRESS_FILL_SZ;
+    memset((char *)share_stack->align_retptr - sz, STRESS_PATTERN, sz);
+#endif
+}
+#endif

@@ -1,0 +1,590 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * aco: asymmetric coroutines for C and C++. This header is the whole public interface, and the
+ * switch itself: it is inlined at the place that resumes or yields, where the compiler knows which
+ * registers are live. It needs no other file of the project; link with aco.c and acosw.S, compiled
+ * with the same configuration macros as the program.
+ *
+ * Vocabulary
+ *   main coroutine      runs on its thread's own stack and resumes the others
+ *   non-main coroutine  runs on a share stack while it is resumed
+ *   share stack         a stack that coroutines run on
+ *   standalone          said of a coroutine that has its share stack to itself: it is never copied
+ *   copying             said of coroutines that use one share stack in turn
+ *   owner               the coroutine whose frames lie on a share stack right now
+ *   save stack          the memory of a coroutine for its live frames while another is the owner
+ *   control words       the x87 control word and the control bits of MXCSR
+ *
+ * A non-main coroutine is in state init (never resumed, or reset), running, yielded (in place on
+ * its share stack, or saved out to its save stack), or end.
+ *
+ * Rules
+ *   - A thread calls aco_thread_init() first and then makes its main coroutine. Nothing is shared
+ *     between threads: a coroutine is resumed only on the thread that made its main coroutine.
+ *   - An entry function ends with aco_exit(); returning from it is an error.
+ *   - A local variable of a copying coroutine is at its address only while that coroutine runs.
+ *   - Misuse and failed allocations end in one line on stderr and abort(). No call fails otherwise.
+ */
+#ifndef ACO_H
+#define ACO_H
+
+/* ==== Version ================================================================================ */
+
+#define ACO_VERSION_MAJOR 2
+#define ACO_VERSION_MINOR 0
+#define ACO_VERSION_PATCH 0
+#define ACO_VERSION (ACO_VERSION_MAJOR * 10000 + ACO_VERSION_MINOR * 100 + ACO_VERSION_PATCH)
+
+/* ==== Processor ============================================================================== */
+
+/*
+ * reg[] holds what a suspended coroutine keeps nowhere else. Its words mean the same after an
+ * inline suspension and after one in acosw(), so that either way of switching continues the other.
+ * One convention goes with them: on arrival, the register that carried `to` still does, and so
+ * holds the coroutine arrived at.
+ */
+#define ACO_REG_IDX_RETADDR 0 /* address at which it continues */
+#define ACO_REG_IDX_SP 1      /* stack pointer */
+#define ACO_REG_IDX_BP 2      /* frame pointer */
+#define ACO_REG_IDX_FPU 3     /* control words; no such word with ACO_CONFIG_SHARE_FPU_MXCSR_ENV */
+
+/*
+ * Each processor has one block here and one in acosw.S. This one defines ACO_WORD and may define
+ *   ACO_SWITCH_ASM(from, to)  a statement that suspends `from` and continues `to`. When `from`
+ *                             is continued, the variable `to` holds it.
+ * Where it does not, the inline functions call acosw(). The statement fills reg[] and names every
+ * other register as clobbered: the compiler then saves those that are live, and no more.
+ */
+#define ACO_STR(x) ACO_STR_EXPANDED(x)
+#define ACO_STR_EXPANDED(x) #x
+#define ACO_REG_AT(idx) ACO_STR(ACO_WORD) "*" ACO_STR(idx)
+
+#if defined(__x86_64__) && defined(__LP64__)
+
+#define ACO_ARCH_X86_64
+#define ACO_WORD 8 /* bytes */
+#define ACO_ASM_LOAD_FPU "call aco_load_fpucw_mxcsr@PLT\n"
+
+#define ACO_SWITCH_ASM(from, to)                                                                   \
+    __asm__ volatile(ACO_ASM_BEGIN("rbx")                                                          \
+                     "leaq 1f(%%rip), %%rax\n\t"                                                   \
+                     "movq %%rax, " ACO_REG_AT(ACO_REG_IDX_RETADDR) "(%%rdi)\n\t"                  \
+                     "movq %%rsp, " ACO_REG_AT(ACO_REG_IDX_SP) "(%%rdi)\n\t"                       \
+                     "movq %%rbp, " ACO_REG_AT(ACO_REG_IDX_BP) "(%%rdi)\n\t"                       \
+                     ACO_ASM_FPU("rdi", "rsi")                                                     \
+                     "movq " ACO_REG_AT(ACO_REG_IDX_BP) "(%%rsi), %%rbp\n\t"                       \
+                     "movq " ACO_REG_AT(ACO_REG_IDX_SP) "(%%rsi), %%rsp\n\t"                       \
+                     "jmpq *" ACO_REG_AT(ACO_REG_IDX_RETADDR) "(%%rsi)\n"                          \
+                     "1:\n\t" ACO_ASM_END("rbx", "endbr64")                                        \
+                     : "+D"(from), "+S"(to)                                                        \
+                     :                                                                             \
+                     : "memory", "cc", "rax", "rbx", "rcx", "rdx", "r8", "r9", "r10", "r11",       \
+                       "r12", "r13", "r14", "r15" ACO_CLOBBER_X87 ACO_CLOBBER_VECTOR               \
+                       ACO_CLOBBER_VECTOR_64 ACO_CLOBBER_APX)
+
+#elif defined(__i386__)
+
+#define ACO_ARCH_I386
+#define ACO_WORD 4 /* bytes */
+
+/* Position-independent code learns its address by a call of the next instruction, which processors
+ * keep out of their return-address prediction, and calls through the PLT with ebx loaded. */
+#ifdef __PIC__
+#define ACO_ASM_HERE "call 3f\n3:\tpopl %%edx\n\tleal 1f-3b(%%edx), %%edx\n\t"
+#define ACO_ASM_LOAD_FPU                                                                           \
+    "call 4f\n4:\tpopl %%ebx\n\tleal _GLOBAL_OFFSET_TABLE_+(.-4b)(%%ebx), %%ebx\n\t"              \
+    "call aco_load_fpucw_mxcsr@PLT\n"
+#else
+#define ACO_ASM_HERE "leal 1f, %%edx\n\t"
+#define ACO_ASM_LOAD_FPU "call aco_load_fpucw_mxcsr\n"
+#endif
+#define ACO_SWITCH_ASM(from, to)                                                                   \
+    __asm__ volatile(ACO_ASM_BEGIN("esi")                                                          \
+                     ACO_ASM_HERE                                                                  \
+                     "movl %%edx, " ACO_REG_AT(ACO_REG_IDX_RETADDR) "(%%eax)\n\t"                  \
+                     "movl %%esp, " ACO_REG_AT(ACO_REG_IDX_SP) "(%%eax)\n\t"                       \
+                     "movl %%ebp, " ACO_REG_AT(ACO_REG_IDX_BP) "(%%eax)\n\t"                       \
+                     ACO_ASM_FPU("eax", "ecx")                                                     \
+                     "movl " ACO_REG_AT(ACO_REG_IDX_BP) "(%%ecx), %%ebp\n\t"                       \
+                     "movl " ACO_REG_AT(ACO_REG_IDX_SP) "(%%ecx), %%esp\n\t"                       \
+                     "jmpl *" ACO_REG_AT(ACO_REG_IDX_RETADDR) "(%%ecx)\n"                          \
+                     "1:\n\t" ACO_ASM_END("esi", "endbr32")                                        \
+                     : "+a"(from), "+c"(to)                                                        \
+                     :                                                                             \
+                     : "memory", "cc", "ebx", "edx", "esi", "edi" ACO_CLOBBER_X87               \
+                       ACO_CLOBBER_VECTOR)
+
+#else
+#error "no block for this processor (x32 has none either): write one here and one in acosw.S"
+#endif
+
+/* What the two x86 blocks share. */
+
+/* The word of control words: MXCSR's low half, in which bits 6-15 are control and the others are
+ * sticky flags that the ABI lets any call change, and above it the x87 control word. */
+#define ACO_MXCSR_CONTROL 0xffc0
+
+/* Loading a control register with a new value may cost tens of ns, and MXCSR's flags nearly always
+ * differ: so only what is control is compared, each half by a load no wider than its store. */
+#ifdef ACO_CONFIG_SHARE_FPU_MXCSR_ENV
+#define ACO_ASM_FPU(from, to)
+#else
+#define ACO_ASM_FPU(from, to)                                                                      \
+    "stmxcsr " ACO_REG_AT(ACO_REG_IDX_FPU) "(%%" from ")\n\t"                                      \
+    "fnstcw 2+" ACO_REG_AT(ACO_REG_IDX_FPU) "(%%" from ")\n\t"                                     \
+    "movzwl " ACO_REG_AT(ACO_REG_IDX_FPU) "(%%" from "), %%edx\n\t"                                \
+    "xorw " ACO_REG_AT(ACO_REG_IDX_FPU) "(%%" to "), %%dx\n\t"                                     \
+    "leal " ACO_STR(ACO_MXCSR_CONTROL) ", %%ebx\n\t"                                               \
+    "andl %%ebx, %%edx\n\t"                                                                        \
+    "movzwl 2+" ACO_REG_AT(ACO_REG_IDX_FPU) "(%%" from "), %%ebx\n\t"                              \
+    "xorw 2+" ACO_REG_AT(ACO_REG_IDX_FPU) "(%%" to "), %%bx\n\t"                                   \
+    "orl %%ebx, %%edx\n\t"                                                                         \
+    "jz 2f\n\t" ACO_ASM_LOAD_FPU                                                                   \
+    "2:\n\t"
+#endif
+
+/* clang does not let an asm clobber the register through which it addresses a frame that has both
+ * over-aligned and variable-sized locals, nor say so: that register is pushed. */
+#ifdef __clang__
+#define ACO_ASM_PUSH(reg) "push %%" reg "\n\t"
+#define ACO_ASM_POP(reg) "pop %%" reg "\n\t"
+#else
+#define ACO_ASM_PUSH(reg)
+#define ACO_ASM_POP(reg)
+#endif
+
+/* An arrival is an indirect jump: with branch tracking on, it needs a landing pad. */
+#if defined(__CET__) && (__CET__ & 1)
+#define ACO_ASM_LAND(insn) insn "\n\t"
+#else
+#define ACO_ASM_LAND(insn)
+#endif
+
+/* The text is AT&T syntax also where the compiler writes Intel's (-masm=intel). It does without
+ * immediate operands, whose dollar sign clang then drops. */
+#define ACO_ASM_BEGIN(base) "{|.att_syntax prefix\n\t}" ACO_ASM_PUSH(base)
+#define ACO_ASM_END(base, landing) \
+    ACO_ASM_LAND(landing) ACO_ASM_POP(base) "{|.intel_syntax noprefix\n\t}"
+
+/* Every register that the compiler, as it was asked to, may keep a value in. Functions that get
+ * SSE (on i386), AVX-512 or APX from an attribute instead of an option, or keep AMX tiles over a
+ * switch, must not contain the inline switch. */
+#ifdef __MMX__
+#define ACO_CLOBBER_MMX , "mm0", "mm1", "mm2", "mm3", "mm4", "mm5", "mm6", "mm7"
+#else
+#define ACO_CLOBBER_MMX
+#endif
+#define ACO_CLOBBER_X87                                                                            \
+    , "st", "st(1)", "st(2)", "st(3)", "st(4)", "st(5)", "st(6)", "st(7)" ACO_CLOBBER_MMX
+#ifdef __AVX512F__
+#define ACO_CLOBBER_MASK , "k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7"
+#define ACO_CLOBBER_VECTOR_HIGH                                                                    \
+    , "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25",    \
+        "xmm26", "xmm27", "xmm28", "xmm29", "xmm30", "xmm31"
+#else
+#define ACO_CLOBBER_MASK
+#define ACO_CLOBBER_VECTOR_HIGH
+#endif
+#ifdef __SSE__
+#define ACO_CLOBBER_VECTOR                                                                         \
+    , "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7" ACO_CLOBBER_MASK
+#define ACO_CLOBBER_VECTOR_64                                                                      \
+    , "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15" ACO_CLOBBER_VECTOR_HIGH
+#else
+#define ACO_CLOBBER_VECTOR
+#define ACO_CLOBBER_VECTOR_64
+#endif
+#if defined(__APX_F__) || defined(__EGPR__) /* gcc, clang */
+#define ACO_CLOBBER_APX                                                                            \
+    , "r16", "r17", "r18", "r19", "r20", "r21", "r22", "r23", "r24", "r25", "r26", "r27", "r28",   \
+        "r29", "r30", "r31"
+#else
+#define ACO_CLOBBER_APX
+#endif
+
+/* ==== Configuration ========================================================================== */
+
+/*
+ * Of the whole program, library included:
+ *   ACO_CONFIG_SHARE_FPU_MXCSR_ENV  all coroutines share one set of control words: the switch
+ *                                   neither saves nor loads them
+ *   ACO_USE_VALGRIND                tells memcheck of share stacks and of copies
+ *   ACO_USE_ASAN                    reserved for AddressSanitizer: standalone coroutines run under
+ *                                   it as they are, copying ones give false reports
+ *   ACO_CONFIG_STRESS               every yield evicts, every eviction moves the save stack, and
+ *                                   what lies unused is overwritten: finds stray pointers
+ * Of a single translation unit, if so wanted:
+ *   ACO_CONFIG_NO_INLINE_SWITCH     the inline functions call acosw()
+ *
+ * A translation unit and a library of different configuration do not link: what the inline
+ * functions call carries the configuration in its name.
+ */
+#ifdef ACO_CONFIG_SHARE_FPU_MXCSR_ENV
+#define ACO_CONFIG_FPU shareFPUenv
+#define ACO_REG_WORDS 3
+#else
+#define ACO_CONFIG_FPU standaloneFPUenv
+#define ACO_REG_WORDS 4
+#endif
+#ifdef ACO_USE_VALGRIND
+#define ACO_CONFIG_VALGRIND valgrind
+#else
+#define ACO_CONFIG_VALGRIND no_valgrind
+#endif
+#ifdef ACO_USE_ASAN
+#define ACO_CONFIG_ASAN asan
+#else
+#define ACO_CONFIG_ASAN no_asan
+#endif
+#define ACO_PASTE(a, b) ACO_PASTED(a, b)
+#define ACO_PASTED(a, b) a##_##b
+#define ACO_SWITCH_CONFIG ACO_PASTE(aco_acosw, ACO_CONFIG_FPU)
+#define ACO_CONFIGURED(name)                                                                       \
+    ACO_PASTE(ACO_PASTE(ACO_PASTE(name, ACO_CONFIG_VALGRIND), ACO_CONFIG_FPU), ACO_CONFIG_ASAN)
+
+#ifndef __ASSEMBLER__
+
+/* ==== System headers ========================================================================= */
+
+/* Not all are needed here; programs have always got them through this header. */
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+#ifdef ACO_USE_VALGRIND
+#include <valgrind/valgrind.h>
+#endif
+
+#define aco_likely(EX) __builtin_expect(!!(EX), 1)
+#define aco_unlikely(EX) __builtin_expect(!!(EX), 0)
+
+/* For a function that reads or writes another coroutine's frames: AddressSanitizer leaves it be. */
+#define aco_attr_no_asan __attribute__((no_sanitize_address))
+
+/* A function that is inline here and exported by the library under the same name. */
+#ifndef ACO_INLINE
+#define ACO_INLINE extern inline __attribute__((gnu_inline, always_inline))
+#endif
+#define ACO_NORETURN __attribute__((noreturn))
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ==== Types ================================================================================== */
+
+typedef struct aco_s aco_t;
+typedef struct aco_share_stack_s aco_share_stack_t;
+
+/* An entry function, or a last-word function. */
+typedef void (*aco_cofuncp_t)(void);
+
+/* Private memory of a coroutine for its live frames while another owns its share stack. */
+typedef struct {
+    void *ptr;         /* the frames of one that is saved out: ptr[0..valid_sz) */
+    size_t sz;         /* bytes at ptr; grows when a save needs more */
+    size_t valid_sz;   /* bytes saved out now; 0 in init and for the owner */
+    size_t max_cpsz;   /* largest valid_sz so far: the save_stack_sz that would have been right */
+    size_t ct_save;    /* times saved out */
+    size_t ct_restore; /* times restored */
+} aco_save_stack_t;
+
+/* A stack that coroutines run on. It grows from align_retptr down to ptr. */
+struct aco_share_stack_s {
+    void *ptr;               /* lowest byte of the stack */
+    size_t sz;               /* bytes from ptr on, a multiple of the page size */
+    void *align_highptr;     /* end of what is used, aligned to 16 */
+    void *align_retptr;      /* the word below: always holds the protector's address (I4) */
+    size_t align_validsz;    /* bytes from ptr to align_highptr */
+    size_t align_limit;      /* bytes from ptr to align_retptr: no coroutine has more live bytes */
+    aco_t *owner;            /* whose frames lie here now; NULL if nobody's */
+    size_t ct_coroutines;    /* coroutines that were created on it and are not destroyed */
+    char guard_page_enabled; /* 1: the page below ptr faults */
+    void *real_ptr;          /* the mapping, guard page included */
+    size_t real_sz;          /* its bytes */
+#ifdef ACO_USE_VALGRIND
+    unsigned valgrind_stk_id; /* what VALGRIND_STACK_REGISTER gave */
+#endif
+};
+
+/* A coroutine. What a switch in place touches comes first. */
+struct aco_s {
+    void *reg[ACO_REG_WORDS];       /* of a suspended one: see ACO_REG_IDX_* */
+    aco_t *main_co;                 /* who resumes it; NULL for a main coroutine */
+    char is_end;                    /* 1 once it has called aco_exit() */
+    char is_owner;                  /* 1 if share_stack->owner is this one */
+    char has_save_block;            /* 1 if save_stack.ptr is a block of its own, to be freed */
+    aco_share_stack_t *share_stack; /* where it runs; NULL for a main coroutine */
+    aco_save_stack_t save_stack;    /* at first, memory that follows this struct */
+    aco_cofuncp_t fp;               /* entry function; NULL for a main coroutine */
+    void *arg;                      /* the user's; see aco_get_arg() */
+};
+
+/* The running coroutine of this thread; see aco_get_co(). */
+extern __thread aco_t *aco_gtls_co;
+
+/* ==== Life of a thread ======================================================================= */
+
+/*
+ * The version of the library that is linked, to be compared with the header's ACO_VERSION.
+ */
+int aco_version(void);
+
+/*
+ * Prepares the calling thread; call it once per thread before anything else. New coroutines of
+ * the thread start with the control words that the thread has now. `last_word` is called, on the
+ * offender's stack, when a coroutine returns from its entry function; the process aborts when it
+ * returns. NULL means the default one, which names the coroutine on stderr. May be called again,
+ * to change either. Aborts if the library contradicts itself (see aco_runtime_test()).
+ */
+void aco_thread_init(aco_cofuncp_t last_word);
+
+/*
+ * Checks at run time what can't be checked before: that aco.c, acosw.S and the system fit together.
+ * Aborts with words if not. aco_thread_init() calls it.
+ */
+void aco_runtime_test(void);
+
+/* ==== Share stacks =========================================================================== */
+
+/*
+ * Makes a share stack on which a coroutine can have at least `sz` bytes of frames, and at least
+ * 4096; 0 means 2 MiB. Sizes are rounded up to whole pages. With `guard_page_enabled` 1 the page
+ * below faults when written, so that an overflow is a SIGSEGV; with 0 it is silent corruption.
+ * Memory is committed as it is touched. Cost: some microseconds (system calls, and a page fault for
+ * every page when first touched); reuse share stacks. Aborts if memory or mappings run out.
+ */
+aco_share_stack_t *aco_share_stack_new2(size_t sz, char guard_page_enabled);
+
+/* The same as aco_share_stack_new2(sz, 1). */
+aco_share_stack_t *aco_share_stack_new(size_t sz);
+
+/* Frees a share stack. Aborts if it is NULL or a coroutine created on it is not destroyed yet. */
+void aco_share_stack_destroy(aco_share_stack_t *share_stack);
+
+/* ==== Life of a coroutine ==================================================================== */
+
+/*
+ * With (NULL, NULL, 0, NULL, NULL), makes the calling thread's main coroutine. Otherwise makes a
+ * coroutine in state init that runs `fp` on `share_stack` when `main_co`, a main coroutine,
+ * resumes it; `arg` is for aco_get_arg(). None of the three may be NULL. `save_stack_sz` is the
+ * size in bytes of its first save stack, 0 means 64; it grows when needed. May be called from any
+ * coroutine. Cost: one malloc(). Aborts on misuse and when memory runs out.
+ */
+aco_t *aco_create(aco_t *main_co, aco_share_stack_t *share_stack, size_t save_stack_sz,
+                  aco_cofuncp_t fp, void *arg);
+
+/*
+ * Starts or continues `co`; returns when it yields or exits. The caller must be co->main_co, and
+ * `co` not ended. Cost: a few ns where `co` owns its share stack or nobody does. Otherwise the
+ * owner's live frames are copied out and those of `co` in. Control words of the caller are kept;
+ * those of `co` are its own, unless the configuration shares them. Aborts on misuse, when the
+ * owner has overrun its share stack, and when memory for the owner's save stack runs out.
+ */
+void aco_resume(aco_t *co);
+
+/*
+ * Suspends the calling coroutine and continues its main coroutine; returns when resumed. The caller
+ * must be a non-main coroutine; in aco_yield1(), it must be `co`. Cost: a few ns. Aborts on misuse.
+ */
+void aco_yield(void);
+void aco_yield1(aco_t *co);
+
+/*
+ * Ends the calling coroutine, which gives up its share stack, and continues its main coroutine. The
+ * caller must be a non-main coroutine; in aco_exit1(), it must be `co`. Cost: a few ns. Nothing on
+ * its stack is unwound. Aborts on misuse.
+ */
+ACO_NORETURN void aco_exit(void);
+ACO_NORETURN void aco_exit1(aco_t *co);
+
+/*
+ * Frees a coroutine in any state but running, and its save stack; gives up its share stack if it
+ * is the owner. Nothing on its stack is unwound. A main coroutine is destroyed by its own thread,
+ * on the thread's stack, and none of its coroutines can be resumed after that. Cost: one or two
+ * free(). Aborts on misuse.
+ */
+void aco_destroy(aco_t *co);
+
+/* ==== Questions ============================================================================== */
+
+/*
+ * The running coroutine. On the thread's own stack: NULL before the first aco_resume() of the
+ * thread, the main coroutine after it.
+ */
+aco_t *aco_get_co(void);
+aco_t *aco_co(void);
+
+/* aco_get_co()->arg. Aborts where aco_get_co() is NULL. */
+void *aco_get_arg(void);
+
+/* 1 if `co` is a main coroutine, otherwise 0. Aborts if it is NULL. */
+int aco_is_main_co(const aco_t *co);
+
+/* ==== Assertions ============================================================================= */
+
+/* Active in every build: on failure, a line on stderr with the place, then abort(). */
+#define aco_assert(EX) ACO_ASSERT(EX, "assertion failed: " #EX)
+#define aco_assertptr(ptr) ACO_ASSERT((ptr) != NULL, "assertion failed: " #ptr " is NULL")
+#define aco_assertalloc_bool(b) ACO_ASSERT(b, "out of memory: " #b)
+#define aco_assertalloc_ptr(ptr) ACO_ASSERT((ptr) != NULL, "out of memory: " #ptr " is NULL")
+
+#define ACO_ASSERT(EX, text)                                                                       \
+    (aco_likely(EX) ? (void)0 : aco_assert_failed(text, __FILE__, __LINE__, __func__))
+ACO_NORETURN void aco_assert_failed(const char *text, const char *file, int line,
+                                    const char *function);
+
+/* ==== For bindings, debuggers and the curious ================================================ */
+
+/*
+ * The switch as a function, by hand (acosw.S): suspends `from`, which must be the caller, and
+ * continues `to`, which must be suspended with its frames in place. Returns, nothing of use, when
+ * `from` is continued. No check, no copy, and aco_gtls_co is the caller's affair. Whatever either
+ * side was or will be resumed with, this and the inline switch go together.
+ */
+void *acosw(aco_t *from, aco_t *to);
+
+/* Writes the caller's control words to the 4 bytes at `p`, in the form of reg[ACO_REG_IDX_FPU]. */
+void aco_save_fpucw_mxcsr(void *p);
+
+/* Where an entry function would return to: what every *align_retptr holds. Not callable. */
+void aco_funcp_protector_asm(void);
+
+/* What it calls: the thread's last-word function, then abort(). */
+ACO_NORETURN void aco_funcp_protector(void);
+
+/* ==== The inline switch ====================================================================== */
+
+/*
+ * Two things make it fast. Nothing is called and nothing returns, so the processor's prediction of
+ * return addresses stays right; and only live registers are saved. Two things keep it right. Each
+ * function it is inlined into must contain a call, so that it is no leaf and keeps no data below
+ * its stack pointer (x86-64's red zone): the cold paths are these calls, no tail calls, and the
+ * pointers that lead there are laundered so that no compiler can prove them cold for ever.
+ * And memory is clobbered, so nothing read from a coroutine is believed after a switch.
+ */
+#define ACO_LAUNDER(ptr) __asm__("" : "+r"(ptr))
+
+/* The cold paths. */
+__attribute__((cold)) aco_t *ACO_CONFIGURED(aco_check_resume)(const aco_t *co);
+void ACO_CONFIGURED(aco_acquire)(aco_t *co);
+ACO_NORETURN __attribute__((cold)) void ACO_CONFIGURED(aco_misuse)(const char *call,
+                                                                   const aco_t *co);
+void ACO_CONFIGURED(aco_thread_init)(aco_cofuncp_t last_word);
+
+ACO_INLINE void aco_thread_init(aco_cofuncp_t last_word)
+{
+    ACO_CONFIGURED(aco_thread_init)(last_word);
+}
+
+ACO_INLINE aco_t *aco_get_co(void) { return aco_gtls_co; }
+ACO_INLINE aco_t *aco_co(void) { return aco_gtls_co; }
+
+ACO_INLINE void *aco_get_arg(void)
+{
+    const aco_t *co = aco_gtls_co;
+    if (aco_unlikely(co == NULL)) {
+        ACO_CONFIGURED(aco_misuse)("aco_get_arg", co);
+    }
+    return co->arg;
+}
+
+ACO_INLINE int aco_is_main_co(const aco_t *co)
+{
+    if (aco_unlikely(co == NULL)) {
+        ACO_CONFIGURED(aco_misuse)("aco_is_main_co", co);
+    }
+    return co->main_co == NULL;
+}
+
+/* Suspends `from` and continues `to`, both variables. Once `from` is continued, it is kept, `to` is
+ * not: it need not lie on the stack meanwhile. */
+#if defined(ACO_SWITCH_ASM) && !defined(ACO_CONFIG_NO_INLINE_SWITCH)
+#define ACO_SWITCH(from, to)                                                                       \
+    do {                                                                                           \
+        ACO_SWITCH_ASM(from, to);                                                                  \
+        from = to;                                                                                 \
+    } while (0)
+#else
+#define ACO_SWITCH(from, to) acosw(from, to)
+#endif
+
+#ifdef ACO_CONFIG_STRESS
+void aco_stress(aco_share_stack_t *share_stack);
+#define ACO_STRESS_BEFORE(co) aco_share_stack_t *share_stack = (co)->share_stack
+#define ACO_STRESS_AFTER() aco_stress(share_stack)
+#else
+#define ACO_STRESS_BEFORE(co)
+#define ACO_STRESS_AFTER()
+#endif
+
+ACO_INLINE void aco_resume(aco_t *co)
+{
+    aco_t *caller = aco_gtls_co, *main_co = caller;
+    ACO_LAUNDER(co);
+    ACO_LAUNDER(main_co);
+    if (aco_unlikely(co == NULL || co->main_co != caller)) {
+        main_co = ACO_CONFIGURED(aco_check_resume)(co);
+    }
+    if (aco_unlikely(!co->is_owner)) {
+        ACO_CONFIGURED(aco_acquire)(co);
+    }
+    ACO_STRESS_BEFORE(co);
+    aco_gtls_co = co;
+    ACO_SWITCH(main_co, co);
+    aco_gtls_co = main_co;
+    ACO_STRESS_AFTER();
+}
+
+ACO_INLINE void aco_yield(void)
+{
+    aco_t *co = aco_gtls_co;
+    ACO_LAUNDER(co);
+    if (aco_unlikely(co == NULL || co->main_co == NULL)) {
+        ACO_CONFIGURED(aco_misuse)("aco_yield", co);
+    }
+    aco_t *main_co = co->main_co;
+    ACO_SWITCH(co, main_co);
+}
+
+ACO_INLINE void aco_yield1(aco_t *co)
+{
+    if (aco_unlikely(co == NULL || co != aco_gtls_co || co->main_co == NULL)) {
+        ACO_CONFIGURED(aco_misuse)("aco_yield1", co);
+    }
+    aco_yield();
+}
+
+ACO_INLINE ACO_NORETURN void aco_exit(void)
+{
+    aco_t *co = aco_gtls_co;
+    ACO_LAUNDER(co);
+    if (aco_unlikely(co == NULL || co->main_co == NULL)) {
+        ACO_CONFIGURED(aco_misuse)("aco_exit", co);
+    }
+    co->is_end = 1;
+    co->is_owner = 0;
+    co->share_stack->owner = NULL;
+    aco_t *main_co = co->main_co;
+    ACO_SWITCH(co, main_co);
+    __builtin_unreachable();
+}
+
+ACO_INLINE ACO_NORETURN void aco_exit1(aco_t *co)
+{
+    if (aco_unlikely(co == NULL || co != aco_gtls_co || co->main_co == NULL)) {
+        ACO_CONFIGURED(aco_misuse)("aco_exit1", co);
+    }
+    aco_exit();
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* __ASSEMBLER__ */
+#endif /* ACO_H */

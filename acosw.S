@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The switch as a function, and what else has no C. One block per processor, in the order of
+ * aco.h: acosw, aco_load_fpucw_mxcsr, aco_save_fpucw_mxcsr, aco_funcp_protector_asm. Compile with
+ * the same ACO_CONFIG_SHARE_FPU_MXCSR_ENV as the rest. aco.h says what reg[] holds (the words are
+ * its first member) and what goes for the inline switch; this file relies on that, on the C ABI,
+ * and on nothing else.
+ *
+ * A coroutine that has never run (state init). Continuing it is a jump to its entry function, which
+ * finds the stack as a call would leave it: SP + word is a multiple of 16.
+ *
+ *            align_highptr ->  +----------------------------+  multiple of 16
+ *                              | address of the protector   |  where the entry function returns to
+ *   reg[SP] = align_retptr ->  +----------------------------+
+ *                              | unused                     |
+ *
+ *   reg[RETADDR] = fp, reg[BP] = 0 (ends the chain of frame pointers)
+ *
+ * One that called acosw. Its caller's frame lies as the call left it; below are the registers that
+ * belong to the caller.
+ *
+ *             align_retptr ->  +----------------------------+
+ *                              | frames                     |
+ *                              +----------------------------+
+ *                              | return address of the call |
+ *                              | callee-saved registers     |
+ *                  reg[SP] ->  +----------------------------+
+ *                              | unused: never read again   |
+ *
+ *   reg[RETADDR] = the tail of acosw, which pops them and returns
+ *
+ * One that switched inline has reg[SP] at the end of the frame of the function that did so, and
+ * reg[RETADDR] in its midst. Its main coroutine, meanwhile, looks like either, on its own stack.
+ *
+ * At every instruction SP is either the outgoing coroutine's or the incoming one's, with nothing
+ * live below it, so a signal may come at any of them. Up to the jump the call-frame information
+ * describes the outgoing coroutine: its frame pointer and its SP are found where they were stored.
+ */
+#include "aco.h"
+
+/* ==== Portability ============================================================================ */
+
+#define FUNCTION(name) .globl name; .type name, @function; .balign 16; name:
+#define END(name) .cfi_endproc; .size name, .-name
+
+#if defined(__CET__) && (__CET__ & 1)
+#define LANDING_PAD(insn) insn
+#else
+#define LANDING_PAD(insn)
+#endif
+
+/* ==== What the two x86 blocks share ========================================================== */
+
+#define REG(idx, base) ACO_WORD*idx(base)
+
+/* A callee-saved register goes to the stack or comes from there; unwinders are told. */
+#define PUSH(reg) push reg; .cfi_adjust_cfa_offset ACO_WORD; .cfi_rel_offset reg, 0
+#define POP(reg) pop reg; .cfi_adjust_cfa_offset -ACO_WORD; .cfi_restore reg
+
+/*
+ * The control words of `from` are kept, those of `to` loaded if they differ in what is control:
+ * loading costs tens of ns where it changes something, and MXCSR's sticky flags nearly always
+ * differ. Each half is read by a load no wider than its store. Changes ebx, edx.
+ */
+#ifdef ACO_CONFIG_SHARE_FPU_MXCSR_ENV
+#define SWITCH_CONTROL_WORDS(from, to)
+#else
+#define SWITCH_CONTROL_WORDS(from, to) \
+    stmxcsr REG(ACO_REG_IDX_FPU, from); \
+    fnstcw 2+REG(ACO_REG_IDX_FPU, from); \
+    movzwl REG(ACO_REG_IDX_FPU, from), %edx; \
+    movzwl 2+REG(ACO_REG_IDX_FPU, from), %ebx; \
+    xorw REG(ACO_REG_IDX_FPU, to), %dx; \
+    xorw 2+REG(ACO_REG_IDX_FPU, to), %bx; \
+    andl $ACO_MXCSR_CONTROL, %edx; \
+    orl %ebx, %edx; \
+    jz 1f; \
+    call .Lload_control_words; \
+1:
+#endif
+
+/*
+ * The control words of `to` are loaded, with the flags of MXCSR as they are. The x87 flags are
+ * dropped if the new control word would turn one of them into a trap: somebody else raised it. The
+ * word of `to` serves as memory meanwhile. Changes eax, ebx, edx.
+ */
+#define LOAD_CONTROL_WORDS(to) \
+    movl REG(ACO_REG_IDX_FPU, to), %edx; \
+    movl %edx, %ebx; \
+    shrl $16, %ebx; \
+    notl %ebx; \
+    fnstsw %ax; \
+    andl %eax, %ebx; \
+    testb $0x3f, %bl; \
+    jz 1f; \
+    fnclex; \
+1:  fldcw 2+REG(ACO_REG_IDX_FPU, to); \
+    stmxcsr REG(ACO_REG_IDX_FPU, to); \
+    xorl REG(ACO_REG_IDX_FPU, to), %edx; \
+    andl $ACO_MXCSR_CONTROL, %edx; \
+    xorl %edx, REG(ACO_REG_IDX_FPU, to); \
+    ldmxcsr REG(ACO_REG_IDX_FPU, to)
+
+    .att_syntax prefix /* also where the compiler was asked for Intel's */
+    .text
+
+#if defined(ACO_ARCH_X86_64)
+/* ==== x86-64 (System V ABI) ================================================================== */
+
+/*
+ * void *acosw(aco_t *from, aco_t *to)
+ *   rdi  from; callee-saved: rbx rbp r12-r15, x87 control word, control bits of MXCSR
+ *   rsi  to; still so at the address jumped to
+ */
+FUNCTION(acosw)
+    .cfi_startproc
+    LANDING_PAD(endbr64)
+    PUSH(%rbx)
+    PUSH(%r12)
+    PUSH(%r13)
+    PUSH(%r14)
+    PUSH(%r15)
+    .cfi_remember_state
+    leaq .Lcontinued(%rip), %rax
+    movq %rax, REG(ACO_REG_IDX_RETADDR, %rdi)
+    movq %rsp, REG(ACO_REG_IDX_SP, %rdi)
+    movq %rbp, REG(ACO_REG_IDX_BP, %rdi)
+    SWITCH_CONTROL_WORDS(%rdi, %rsi)
+
+    movq REG(ACO_REG_IDX_BP, %rsi), %rbp
+    /* rbp: DW_CFA_expression 6, { DW_OP_breg5 8*ACO_REG_IDX_BP } */
+    .cfi_escape 0x10, 6, 2, 0x75, 8*ACO_REG_IDX_BP
+    movq REG(ACO_REG_IDX_SP, %rsi), %rsp
+    /* CFA: DW_CFA_def_cfa_expression { DW_OP_breg5 8*ACO_REG_IDX_SP; deref; plus_uconst 48 } */
+    .cfi_escape 0x0f, 5, 0x75, 8*ACO_REG_IDX_SP, 0x06, 0x23, 48
+    jmpq *REG(ACO_REG_IDX_RETADDR, %rsi)
+
+.Lcontinued:
+    .cfi_restore_state
+    LANDING_PAD(endbr64)
+    POP(%r15)
+    POP(%r14)
+    POP(%r13)
+    POP(%r12)
+    POP(%rbx)
+    ret
+END(acosw)
+
+/* Not callable from C.  rsi: to.  Changes rax, rbx, rdx. */
+FUNCTION(aco_load_fpucw_mxcsr)
+.Lload_control_words:
+    .cfi_startproc
+    LANDING_PAD(endbr64)
+    LOAD_CONTROL_WORDS(%rsi)
+    ret
+END(aco_load_fpucw_mxcsr)
+
+/* void aco_save_fpucw_mxcsr(void *p)  rdi: p */
+FUNCTION(aco_save_fpucw_mxcsr)
+    .cfi_startproc
+    LANDING_PAD(endbr64)
+    stmxcsr (%rdi)
+    fnstcw 2(%rdi)
+    ret
+END(aco_save_fpucw_mxcsr)
+
+/*
+ * An entry function that returns arrives here, with SP at align_highptr and so aligned for a call,
+ * which must leave the word below alone (I4): the last word may end the coroutine after all.
+ * Unwinders look up the address before a return address: the nop puts that into this function,
+ * where they learn that there is no caller.
+ */
+    .cfi_startproc
+    .cfi_undefined rip
+    nop
+FUNCTION(aco_funcp_protector_asm)
+    subq $16, %rsp
+    call aco_funcp_protector@PLT
+    ud2
+END(aco_funcp_protector_asm)
+
+#elif defined(ACO_ARCH_I386)
+/* ==== i386 (System V ABI; differs from x86-64 in what is said) =============================== */
+
+/*
+ * void *acosw(aco_t *from, aco_t *to)
+ *   4(%esp) from, then in eax; callee-saved: ebx esi edi ebp, the control words
+ *   8(%esp) to, then in ecx, and still so at the address jumped to
+ */
+FUNCTION(acosw)
+    .cfi_startproc
+    LANDING_PAD(endbr32)
+    movl 4(%esp), %eax
+    movl 8(%esp), %ecx
+    PUSH(%ebx)
+    PUSH(%esi)
+    PUSH(%edi)
+    .cfi_remember_state
+    /* The address of the tail, without a relocation in the text. */
+    call 1f
+    .cfi_adjust_cfa_offset 4
+1:  popl %edx
+    .cfi_adjust_cfa_offset -4
+    addl $.Lcontinued-1b, %edx
+    movl %edx, REG(ACO_REG_IDX_RETADDR, %eax)
+    movl %esp, REG(ACO_REG_IDX_SP, %eax)
+    movl %ebp, REG(ACO_REG_IDX_BP, %eax)
+    SWITCH_CONTROL_WORDS(%eax, %ecx)
+
+    movl REG(ACO_REG_IDX_BP, %ecx), %ebp
+    /* ebp: DW_CFA_expression 5, { DW_OP_breg0 4*ACO_REG_IDX_BP } */
+    .cfi_escape 0x10, 5, 2, 0x70, 4*ACO_REG_IDX_BP
+    movl REG(ACO_REG_IDX_SP, %ecx), %esp
+    /* CFA: DW_CFA_def_cfa_expression { DW_OP_breg0 4*ACO_REG_IDX_SP; deref; plus_uconst 16 } */
+    .cfi_escape 0x0f, 5, 0x70, 4*ACO_REG_IDX_SP, 0x06, 0x23, 16
+    jmpl *REG(ACO_REG_IDX_RETADDR, %ecx)
+
+.Lcontinued:
+    .cfi_restore_state
+    LANDING_PAD(endbr32)
+    POP(%edi)
+    POP(%esi)
+    POP(%ebx)
+    ret
+END(acosw)
+
+/* Not callable from C.  ecx: to.  Changes ebx, edx; eax stays, as acosw's call-frame information
+ * refers to it. */
+FUNCTION(aco_load_fpucw_mxcsr)
+.Lload_control_words:
+    .cfi_startproc
+    LANDING_PAD(endbr32)
+    PUSH(%eax)
+    LOAD_CONTROL_WORDS(%ecx)
+    POP(%eax)
+    ret
+END(aco_load_fpucw_mxcsr)
+
+/* void aco_save_fpucw_mxcsr(void *p)  4(%esp): p */
+FUNCTION(aco_save_fpucw_mxcsr)
+    .cfi_startproc
+    LANDING_PAD(endbr32)
+    movl 4(%esp), %eax
+    stmxcsr (%eax)
+    fnstcw 2(%eax)
+    ret
+END(aco_save_fpucw_mxcsr)
+
+/* A call through the PLT of position-independent code needs ebx. */
+    .cfi_startproc
+    .cfi_undefined eip
+    nop
+FUNCTION(aco_funcp_protector_asm)
+    subl $16, %esp
+    call 1f
+1:  popl %ebx
+    addl $_GLOBAL_OFFSET_TABLE_+(.-1b), %ebx
+    call aco_funcp_protector@PLT
+    ud2
+END(aco_funcp_protector_asm)
+
+#endif
+
+/* ==== Notes ================================================================================== */
+
+/* aco.c refers to this name, so that it does not link with a switch that saves other words. */
+    .section .rodata
+    .globl ACO_SWITCH_CONFIG
+    .hidden ACO_SWITCH_CONFIG
+    .type ACO_SWITCH_CONFIG, @object
+    .size ACO_SWITCH_CONFIG, 1
+ACO_SWITCH_CONFIG:
+    .byte 0
+
+/* Indirect branch tracking holds here; a shadow stack does not, since none is switched. */
+#if defined(__CET__) && (__CET__ & 1)
+    .section .note.gnu.property, "a", @note
+    .balign ACO_WORD
+    .long 4, 2f - 1f, 5 /* NT_GNU_PROPERTY_TYPE_0 */
+    .asciz "GNU"
+1:
+    .long 0xc0000002 /* GNU_PROPERTY_X86_FEATURE_1_AND */
+    .long 4, 1 /* IBT */
+    .balign ACO_WORD
+2:
+#endif
+
+    .section .note.GNU-stack, "", @progbits
