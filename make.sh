@@ -1,0 +1,354 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Builds everything into output/: the library and its programs in every variant, and on request the
+# tests. A target is built again only if something that it is made of, or the command, is newer.
+# Relies on bash 4.4, a C compiler and binutils; says what else is missing and how to get it.
+set -euo pipefail
+
+readonly USAGE="usage: ./make.sh [-i] [-o no-m32] [-o no-valgrind] [-h] [run | tests]
+
+  (nothing)       build the library, the synopsis, the tutorials and the benchmark
+  run             the same, then run the synopsis and the benchmark's headline rows
+  tests           the same, and build tests/; ./test.sh runs them
+
+  -i              first install what is missing (with apt-get)
+  -o no-m32       leave out the 32-bit variants
+  -o no-valgrind  leave out the variants that talk to valgrind
+  -h              this text
+
+  CC, CXX         the compilers (gcc, g++)
+  CFLAGS          more options for them, for instance CFLAGS=-O3
+
+A variant is output/NAME..[m32.]{no_valgrind|valgrind}.{standaloneFPUenv|shareFPUenv}"
+
+readonly PROGRAMS=(test_aco_synopsis test_aco_tutorial_{0..6} test_aco_benchmark)
+readonly WARNINGS=(-Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wundef -Werror)
+readonly OUTPUT=output
+read -r -a COMPILER <<< "${CC:-gcc}"
+read -r -a CXX_COMPILER <<< "${CXX:-g++}"
+read -r -a EXTRA_FLAGS <<< "${CFLAGS:-}"
+# DWARF 4, since memcheck of Debian 12 can't read the version 5 that clang writes.
+readonly COMPILE=("${COMPILER[@]}" -std=gnu99 -gdwarf-4 -O2 "${WARNINGS[@]}"
+    "${EXTRA_FLAGS[@]}" -I.)
+
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+usage_error() {
+    printf 'make.sh: %s\n%s\n' "$1" "$USAGE" >&2
+    exit 2
+}
+
+# ---- What is needed ------------------------------------------------------------------------------
+
+# Compiles and links a program that includes the header $1, with the options that follow.
+can_build() {
+    local header=$1
+    shift
+    printf '#include <stdarg.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <setjmp.h>
+#include <%s>\nint main(void) { return 0; }\n' "$header" |
+        "${COMPILER[@]}" -x c - -o /dev/null "$@" 2> /dev/null
+}
+
+has_package() {
+    [[ $(dpkg-query -W -f '${db:Status-Status}' "$1" 2> /dev/null) == installed ]]
+}
+
+# Sets MISSING to lines of "package|why|option that does without".
+find_missing() {
+    MISSING=()
+    local target=$1 all=$2
+    if ! can_build stdio.h; then
+        # What else is missing can't be told without it.
+        MISSING+=("${COMPILER[0]} libc6-dev|to compile|CC=another compiler")
+        return
+    fi
+    # <errno.h> needs what only gcc-multilib brings, also where -m32 compiles already.
+    if ((m32)) && ! can_build errno.h -m32; then
+        MISSING+=("gcc-multilib|to compile with -m32|-o no-m32")
+    fi
+    if ((valgrind)) && ! { command -v valgrind > /dev/null && can_build valgrind/memcheck.h; }; then
+        MISSING+=("valgrind|for the variants that memcheck understands|-o no-valgrind")
+    fi
+    if [[ $target == tests || $all == all ]]; then
+        can_build cmocka.h -lcmocka || MISSING+=("libcmocka-dev|for tests/|(none)")
+        command -v "${CXX_COMPILER[0]}" > /dev/null || MISSING+=("g++|for the C++ tests|(none)")
+        if ((m32)); then
+            can_build cmocka.h -m32 -lcmocka ||
+                MISSING+=("libcmocka-dev:i386|for tests/ with -m32|-o no-m32")
+            if ((valgrind)) && command -v dpkg-query > /dev/null; then
+                has_package libc6-dbg:i386 ||
+                    MISSING+=("libc6-dbg:i386|for memcheck of 32-bit programs|-o no-m32")
+            fi
+        fi
+    fi
+    if [[ $all == all ]] && [[ -z $(find_tcmalloc) ]]; then
+        MISSING+=("google-perftools|to run the benchmark under tcmalloc|(none)")
+    fi
+}
+
+find_tcmalloc() {
+    # ldconfig is not on the PATH of every user.
+    PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2> /dev/null |
+        awk '/libtcmalloc_minimal\.so/ && /x86-64/ { print $NF; exit }'
+}
+
+as_root() {
+    if ((EUID == 0)); then "$@"; else sudo "$@"; fi
+}
+
+# The lists of packages may fail to come, passingly or in part; what is there may do.
+update_packages() {
+    local try
+    for try in 1 2 3; do
+        as_root apt-get update -qq && return
+        printf 'make.sh: apt-get update failed (try %d of 3)\n' "$try" >&2
+    done
+    printf 'make.sh: going on with the lists of packages that are there\n' >&2
+}
+
+packages_of_missing() {
+    printf '%s\n' "${MISSING[@]%%|*}"
+}
+
+install_missing() {
+    find_missing tests all
+    ((${#MISSING[@]})) || return 0
+    local without_compiler=0
+    can_build stdio.h || without_compiler=1
+    command -v apt-get > /dev/null || {
+        printf 'make.sh: -i needs apt-get; install by hand what stands for: %s\n' \
+            "$(packages_of_missing | tr '\n' ' ')" >&2
+        exit 1
+    }
+    local entry package why packages
+    for entry in "${MISSING[@]}"; do
+        IFS='|' read -r package why _ <<< "$entry"
+        printf 'make.sh: installing %s (%s)\n' "$package" "$why"
+    done
+    if packages_of_missing | grep -q ':i386'; then
+        as_root dpkg --add-architecture i386
+    fi
+    update_packages
+    mapfile -t packages < <(packages_of_missing | tr ' ' '\n')
+    as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -qq --no-install-recommends "${packages[@]}"
+    if ((without_compiler)) && can_build stdio.h; then
+        install_missing
+    fi
+}
+
+# Names what is missing, the command that installs it and the option that does without; then ends.
+require() {
+    find_missing "$1" needed
+    ((${#MISSING[@]})) || return 0
+    local entry package why option architecture
+    for entry in "${MISSING[@]}"; do
+        IFS='|' read -r package why option <<< "$entry"
+        architecture=
+        if [[ $package == *:i386 ]]; then
+            architecture='dpkg --add-architecture i386 && apt-get update && '
+        fi
+        printf 'make.sh: missing: %s, %s\n  install: %sapt-get install %s\n  without: %s\n' \
+            "$package" "$why" "$architecture" "$package" "$option"
+    done >&2
+    printf 'make.sh: ./make.sh -i installs all of it\n' >&2
+    exit 1
+}
+
+# ---- Building ------------------------------------------------------------------------------------
+
+# make_target TARGET SOURCE... -- COMMAND...: runs the command, in the background, if the target is
+# missing, older than a source, or was made by another command. A failure is seen by finish_targets.
+make_target() {
+    local target=$1 source stale=0
+    shift
+    local sources=()
+    while [[ $1 != -- ]]; do
+        sources+=("$1")
+        shift
+    done
+    shift
+    local record=$OUTPUT/.commands/${target#"$OUTPUT"/}
+    [[ -e $target && -e $record && $(< "$record") == "$*" ]] || stale=1
+    for source in "${sources[@]}"; do
+        [[ $source -nt $target ]] && stale=1
+    done
+    ((stale)) || return 0
+    mkdir -p "$(dirname "$target")" "$(dirname "$record")"
+    rm -f "$target" "$record"
+    while (($(jobs -rp | wc -l) >= JOBS)); do
+        wait -n || true
+    done
+    built=$((built + 1))
+    {
+        "$@" || { printf 'make.sh: failed: %s\n' "$*" >&2; exit 1; }
+        printf '%s' "$*" > "$record"
+    } &
+    PIDS+=($!)
+}
+
+finish_targets() {
+    local pid failed=0
+    for pid in "${PIDS[@]}"; do
+        wait "$pid" || failed=1
+    done
+    PIDS=()
+    if ((failed)); then
+        exit 1
+    fi
+}
+
+# The options of the variant [m32.]{no_valgrind|valgrind}.{standaloneFPUenv|shareFPUenv}[.stress].
+flags_of() {
+    local variant=.$1.
+    [[ $variant == *.m32.* ]] && printf '%s\n' -m32
+    [[ $variant == *.valgrind.* ]] && printf '%s\n' -DACO_USE_VALGRIND
+    [[ $variant == *.shareFPUenv.* ]] && printf '%s\n' -DACO_CONFIG_SHARE_FPU_MXCSR_ENV
+    [[ $variant == *.stress.* ]] && printf '%s\n' -DACO_CONFIG_STRESS
+    return 0
+}
+
+# All combinations of [m32.] with the words given and the two builds of control words.
+variants() {
+    local bits valgrind_word fpu
+    for bits in "" m32.; do
+        [[ $bits == m32. && $m32 == 0 ]] && continue
+        for valgrind_word in "$@"; do
+            [[ $valgrind_word == valgrind && $valgrind == 0 ]] && continue
+            for fpu in standaloneFPUenv shareFPUenv; do
+                printf '%s%s.%s\n' "$bits" "$valgrind_word" "$fpu"
+            done
+        done
+    done
+}
+
+# The objects of the library in a variant, in OBJECTS.
+make_objects() {
+    local variant=$1 flags
+    mapfile -t flags < <(flags_of "$variant")
+    OBJECTS=("$OUTPUT/objects/aco..$variant.o" "$OUTPUT/objects/acosw..$variant.o")
+    make_target "${OBJECTS[0]}" aco.h aco.c -- \
+        "${COMPILE[@]}" "${flags[@]}" -fPIC -c aco.c -o "${OBJECTS[0]}"
+    make_target "${OBJECTS[1]}" aco.h acosw.S -- \
+        "${COMPILE[@]}" "${flags[@]}" -fPIC -c acosw.S -o "${OBJECTS[1]}"
+}
+
+make_libraries() {
+    local variant so=libaco.so.$VERSION
+    for variant in $(variants no_valgrind valgrind); do
+        make_objects "$variant"
+    done
+    finish_targets
+    for variant in $(variants no_valgrind valgrind); do
+        make_objects "$variant"
+        make_target "$OUTPUT/libaco..$variant.a" "${OBJECTS[@]}" -- \
+            ar rcs "$OUTPUT/libaco..$variant.a" "${OBJECTS[@]}"
+    done
+    make_objects no_valgrind.standaloneFPUenv
+    make_target "$OUTPUT/libaco.a" "${OBJECTS[@]}" -- ar rcs "$OUTPUT/libaco.a" "${OBJECTS[@]}"
+    printf '{ global: aco_*; acosw; local: *; };\n' > "$OUTPUT/libaco.map"
+    make_target "$OUTPUT/$so" "${OBJECTS[@]}" -- \
+        "${COMPILE[@]}" -shared "-Wl,-soname,libaco.so.${VERSION%%.*}" \
+        "-Wl,--version-script=$OUTPUT/libaco.map" "${OBJECTS[@]}" -o "$OUTPUT/$so"
+    ln -sf "$so" "$OUTPUT/libaco.so.${VERSION%%.*}"
+    ln -sf "libaco.so.${VERSION%%.*}" "$OUTPUT/libaco.so"
+    finish_targets
+}
+
+make_programs() {
+    local variant program target flags
+    for variant in $(variants no_valgrind valgrind); do
+        mapfile -t flags < <(flags_of "$variant")
+        for program in "${PROGRAMS[@]}"; do
+            target=$OUTPUT/$program..$variant
+            make_target "$target" "$program.c" aco_assert_override.h \
+                "$OUTPUT/libaco..$variant.a" -- \
+                "${COMPILE[@]}" "${flags[@]}" "$program.c" "$OUTPUT/libaco..$variant.a" \
+                -o "$target" -lpthread
+        done
+    done
+    finish_targets
+}
+
+# A test may ask for more options and sources in a line "// build: ...".
+make_tests() {
+    local variant stress source target flags more
+    for variant in $(variants no_valgrind); do
+        for stress in "" .stress; do
+            make_objects "$variant$stress"
+        done
+    done
+    finish_targets
+    for variant in $(variants no_valgrind); do
+        for stress in "" .stress; do
+            make_objects "$variant$stress"
+            mapfile -t flags < <(flags_of "$variant$stress")
+            for source in tests/test_*.c; do
+                target=$OUTPUT/tests/$(basename "$source" .c)..$variant$stress
+                read -r -a more < <(sed -n 's,^// build: ,,p' "$source"; echo)
+                make_target "$target" "$source" tests/*.[ch] "${OBJECTS[@]}" -- \
+                    "${COMPILE[@]}" "${flags[@]}" "$source" tests/harness.c "${OBJECTS[@]}" \
+                    "${more[@]}" -o "$target" -lcmocka -lpthread -lm -ldl
+            done
+        done
+    done
+    finish_targets
+}
+
+# ---- Running -------------------------------------------------------------------------------------
+
+run() {
+    local variant=no_valgrind.standaloneFPUenv tcmalloc
+    printf '\n==== synopsis\n'
+    "$OUTPUT/test_aco_synopsis..$variant"
+    for variant in no_valgrind.standaloneFPUenv no_valgrind.shareFPUenv; do
+        tcmalloc=$(find_tcmalloc)
+        printf '\n==== benchmark, headline rows, %s%s\n' "$variant" "${tcmalloc:+, under tcmalloc}"
+        LD_PRELOAD=$tcmalloc "$OUTPUT/test_aco_benchmark..$variant" --headline
+    done
+}
+
+# ---- Command line --------------------------------------------------------------------------------
+
+m32=1 valgrind=1 install=0 built=0 PIDS=()
+while getopts :io:h option; do
+    case $option in
+    i) install=1 ;;
+    o)
+        case $OPTARG in
+        no-m32) m32=0 ;;
+        no-valgrind) valgrind=0 ;;
+        *) usage_error "unknown option -o $OPTARG" ;;
+        esac
+        ;;
+    h)
+        printf '%s\n' "$USAGE"
+        exit 0
+        ;;
+    :) usage_error "option -$OPTARG needs an argument" ;;
+    *) usage_error "unknown option -$OPTARG" ;;
+    esac
+done
+shift $((OPTIND - 1))
+goal=${1:-programs}
+if (($# > 1)) || [[ ! $goal =~ ^(programs|run|tests)$ ]]; then
+    usage_error "unknown argument $goal${2:+ $2}"
+fi
+
+VERSION=$(awk '/^#define ACO_VERSION_(MAJOR|MINOR|PATCH) / { v = v dot $3; dot = "." }
+               END { print v }' aco.h)
+JOBS=$(nproc)
+if ((install)); then
+    install_missing
+fi
+require "$goal"
+make_libraries
+make_programs
+if [[ $goal == tests ]]; then
+    make_tests
+fi
+printf 'make.sh: %d targets built in %s/, all others up to date\n' "$built" "$OUTPUT"
+if [[ $goal == run ]]; then
+    run
+fi
