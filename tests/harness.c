@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Implements harness.h. Linked to every test program.
+ */
+#include "harness.h"
+
+#include <malloc.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#define CHILD_TIME_LIMIT 60 /* seconds */
+#define CHILD_TEXT_SZ 4096  /* bytes of a child's stderr; more is a failure anyway */
+
+/* ==== Instance ================================================================================ */
+
+/* New blocks that look like used ones, so that a field which nobody sets is seen. */
+__attribute__((constructor)) static void make_blocks_dirty(void)
+{
+    mallopt(M_PERTURB, 0x5a);
+}
+
+int make_instance(void **state)
+{
+    instance_t *in = (instance_t *)malloc(sizeof(*in));
+    if (in == NULL) {
+        return -1;
+    }
+    aco_thread_init(NULL);
+    in->main_co = aco_create(NULL, NULL, 0, NULL, NULL);
+    in->stack = aco_share_stack_new(0);
+    *state = in;
+    return 0;
+}
+
+int delete_instance(void **state)
+{
+    instance_t *in = (instance_t *)*state;
+    /* A failed test leaves coroutines behind, or one running; that must not end the program. */
+    int is_clean = in->stack->ct_coroutines == 0;
+    if (is_clean) {
+        aco_share_stack_destroy(in->stack);
+    } else {
+        aco_gtls_co = in->main_co;
+    }
+    aco_destroy(in->main_co);
+    free(in);
+    assert_co_checks();
+    return is_clean ? 0 : -1;
+}
+
+aco_t *make_co(const instance_t *in, aco_cofuncp_t fp, void *arg)
+{
+    return aco_create(in->main_co, in->stack, 0, fp, arg);
+}
+
+void yields_for_ever(void)
+{
+    for (;;) {
+        aco_yield();
+    }
+}
+
+void ends_at_once(void)
+{
+    aco_exit();
+}
+
+/* ==== Checks ================================================================================== */
+
+/* The first note, and how many there are. Coroutines of several threads may take notes. */
+static struct {
+    pthread_mutex_t lock;
+    unsigned ct;
+    const char *text;
+    const char *file;
+    int line;
+} notes = {PTHREAD_MUTEX_INITIALIZER, 0, NULL, NULL, 0};
+
+void note_failure(const char *text, const char *file, int line)
+{
+    pthread_mutex_lock(&notes.lock);
+    if (notes.ct == 0) {
+        notes.text = text;
+        notes.file = file;
+        notes.line = line;
+    }
+    notes.ct++;
+    pthread_mutex_unlock(&notes.lock);
+}
+
+void assert_co_checks(void)
+{
+    if (notes.ct != 0) {
+        print_error("in a coroutine, %u failed, the first was: %s\n", notes.ct, notes.text);
+        notes.ct = 0;
+        _fail(notes.file, notes.line);
+    }
+}
+
+void assert_invariants(const aco_t *co)
+{
+    const aco_share_stack_t *s = co->share_stack;
+    const char *high = (const char *)s->align_retptr;
+    const char *sp = (const char *)co->reg[ACO_REG_IDX_SP];
+    assert_true(s->owner == NULL || s->owner->share_stack == s);
+    assert_int_equal(co->is_owner, s->owner == co);
+    assert_true(sp <= high);
+    assert_true((size_t)(high - sp) <= s->align_limit);
+    assert_int_equal(co->save_stack.valid_sz, co->is_owner || co->is_end ? 0 : live_sz(co));
+    assert_true(co->save_stack.valid_sz <= co->save_stack.sz);
+    assert_ptr_equal(*(void **)s->align_retptr, (void *)(uintptr_t)aco_funcp_protector_asm);
+}
+
+int is_save_stack_embedded(const aco_t *co)
+{
+    size_t distance = (size_t)((const char *)co->save_stack.ptr - (const char *)co);
+    return !co->has_save_block && distance >= sizeof(*co) && distance < sizeof(*co) + 16;
+}
+
+size_t live_sz(const aco_t *co)
+{
+    return (size_t)((char *)co->share_stack->align_retptr - (char *)co->reg[ACO_REG_IDX_SP]);
+}
+
+const char *live_frames(const aco_t *co)
+{
+    return (const char *)(co->is_owner ? co->reg[ACO_REG_IDX_SP] : co->save_stack.ptr);
+}
+
+uint32_t next_random(uint32_t *random)
+{
+    uint32_t x = *random;
+    x ^= x << 13;
+    x ^= x >> 17;
+    x ^= x << 5;
+    *random = x;
+    return x;
+}
+
+void fill_from_seed(void *ptr, size_t sz, uint32_t seed)
+{
+    unsigned char *bytes = (unsigned char *)ptr;
+    uint32_t random = seed | 1;
+    for (size_t i = 0; i < sz; i++) {
+        bytes[i] = (unsigned char)(next_random(&random) >> 24);
+    }
+}
+
+int is_from_seed(const void *ptr, size_t sz, uint32_t seed)
+{
+    const unsigned char *bytes = (const unsigned char *)ptr;
+    uint32_t random = seed | 1;
+    for (size_t i = 0; i < sz; i++) {
+        if (bytes[i] != (unsigned char)(next_random(&random) >> 24)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* ==== Children ================================================================================ */
+
+/* How the last child ended. */
+static struct {
+    int status;
+    char text[CHILD_TEXT_SZ + 1];
+} child;
+
+/* The child's side: cmocka's handlers are not its own, a core is of no use, and a hang must end. */
+static void be_child(act_t act, void *arg, int stderr_fd)
+{
+    static const int caught[] = {SIGFPE, SIGILL, SIGSEGV, SIGBUS, SIGSYS};
+    const struct rlimit no_core = {0, 0};
+    for (size_t i = 0; i < ARRAY_SZ(caught); i++) {
+        signal(caught[i], SIG_DFL);
+    }
+    setrlimit(RLIMIT_CORE, &no_core);
+    alarm(CHILD_TIME_LIMIT);
+    dup2(stderr_fd, STDERR_FILENO);
+    close(stderr_fd);
+    act(arg);
+    _exit(0);
+}
+
+static void run_child(act_t act, void *arg)
+{
+    int fds[2];
+    assert_int_equal(pipe(fds), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        close(fds[0]);
+        be_child(act, arg, fds[1]);
+    }
+    close(fds[1]);
+    size_t sz = 0;
+    for (;;) {
+        char rest[256];
+        size_t room = sizeof(child.text) - 1 - sz;
+        char *to = room != 0 ? child.text + sz : rest;
+        ssize_t got = read(fds[0], to, room != 0 ? room : sizeof(rest));
+        if (got <= 0) {
+            break;
+        }
+        sz += room != 0 ? (size_t)got : 0;
+    }
+    child.text[sz] = '\0';
+    close(fds[0]);
+    assert_int_equal(waitpid(pid, &child.status, 0), pid);
+}
+
+/* Fails the test at the place that expected something else of the child. */
+static void fail_on_child(const char *expected, const char *file, int line)
+{
+    print_error("expected %s; the child's status is %#x (signal %d) and its stderr:\n%s\n",
+                expected, (unsigned)child.status,
+                WIFSIGNALED(child.status) ? WTERMSIG(child.status) : 0, child.text);
+    _fail(file, line);
+}
+
+const char *expect_abort_at(act_t act, void *arg, const char *call, const char *words,
+                            const char *file, int line)
+{
+    run_child(act, arg);
+    if (!WIFSIGNALED(child.status) || WTERMSIG(child.status) != SIGABRT) {
+        fail_on_child("death of SIGABRT", file, line);
+    }
+    const char *end = strchr(child.text, '\n');
+    if (end == NULL || end[1] != '\0' || strncmp(child.text, "aco: ", 5) != 0) {
+        fail_on_child("one line that starts with \"aco: \"", file, line);
+    }
+    if (strstr(child.text, call) == NULL) {
+        fail_on_child(call, file, line);
+    }
+    if (strstr(child.text, words) == NULL) {
+        fail_on_child(words, file, line);
+    }
+    return child.text;
+}
+
+void expect_signal_at(act_t act, void *arg, int signal_no, const char *file, int line)
+{
+    run_child(act, arg);
+    if (!WIFSIGNALED(child.status) || WTERMSIG(child.status) != signal_no) {
+        fail_on_child(strsignal(signal_no), file, line);
+    }
+    if (child.text[0] != '\0') {
+        fail_on_child("no word on stderr", file, line);
+    }
+}
+
+void expect_exit_at(act_t act, void *arg, int status, const char *file, int line)
+{
+    run_child(act, arg);
+    if (!WIFEXITED(child.status) || WEXITSTATUS(child.status) != status) {
+        fail_on_child("another exit status", file, line);
+    }
+    if (child.text[0] != '\0') {
+        fail_on_child("no word on stderr", file, line);
+    }
+}
+
+void assert_names_ptr(const char *line, const void *ptr)
+{
+    char text[32];
+    snprintf(text, sizeof(text), "%p", ptr);
+    if (strstr(line, text) == NULL) {
+        print_error("\"%s\" does not name %s\n", line, text);
+        fail();
+    }
+}

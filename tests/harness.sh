@@ -1,0 +1,98 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# What the test scripts need in common; each sources this file first. They are run from the root of
+# the project, with these in their environment:
+#   CC, CXX  compilers, gcc and g++ if not set
+#   OUTPUT   directory with libaco.a and libaco.so for x86-64, output if not set
+#   M32      not empty if programs for i386 can be built and run
+#   TMP      directory in which each script makes one of its own for what it builds
+# They exit with 0 if all is well, 77 if there is nothing they can test here, and otherwise with
+# another status after having said why.
+#
+# shellcheck disable=SC2034 # variables are for the scripts that source this
+
+set -euo pipefail
+
+: "${CC:=gcc}" "${CXX:=g++}" "${OUTPUT:=output}" "${M32:=}"
+TMP=$(mktemp -d "${TMP:-/tmp}/${0##*/}.XXXXXX")
+trap 'rm -rf "$TMP"' EXIT
+
+# What every source of the project compiles with.
+WARNINGS=(-Wall -Wextra -Wshadow -Wconversion -Wundef -Werror)
+C_WARNINGS=("${WARNINGS[@]}" -Wstrict-prototypes)
+
+# Options for each kind of processor that can be tested.
+WIDTHS=(-m64)
+if [ -n "$M32" ]; then
+    WIDTHS+=(-m32)
+else
+    echo "i386: not available, not tested"
+fi
+
+fail() {
+    echo "FAILED: $*" >&2
+    exit 1
+}
+
+skip() {
+    echo "skipped: $*"
+    exit 77
+}
+
+have() {
+    command -v "$1" >/dev/null
+}
+
+# Runs a command quietly; on failure shows what it said and fails with the given words.
+must() {
+    local words=$1
+    shift
+    if ! "$@" >"$TMP/said" 2>&1; then
+        echo "$*" >&2
+        head -n 40 "$TMP/said" >&2
+        fail "$words"
+    fi
+}
+
+# The contrary: the command must fail, and what it says must match a regular expression.
+must_not() {
+    local words=$1 expected=$2
+    shift 2
+    if "$@" >"$TMP/said" 2>&1; then
+        echo "$*" >&2
+        fail "$words"
+    fi
+    if ! grep -qE -e "$expected" "$TMP/said"; then
+        head -n 40 "$TMP/said" >&2
+        fail "$words: not for the expected reason, $expected"
+    fi
+}
+
+# Runs a command that is to die. Its exit status, as a shell tells it, is then in STATUS, and what
+# it wrote to stderr in $TMP/said.
+run_to_death() {
+    STATUS=0
+    { (ulimit -c 0 && exec "$@") 2>"$TMP/said" || STATUS=$?; } 2>/dev/null
+}
+
+# The compilers of the given names that there are, in the array FOUND.
+find_compilers() {
+    local name
+    FOUND=()
+    for name in "$@"; do
+        if have "$name"; then
+            FOUND+=("$name")
+        else
+            echo "$name: not found, not tested"
+        fi
+    done
+    [ ${#FOUND[@]} -gt 0 ] || skip "none of $* was found"
+}
+
+# The libraries that make.sh has built.
+need_libraries() {
+    if [ ! -f "$OUTPUT/libaco.a" ] || [ ! -f "$OUTPUT/libaco.so" ]; then
+        fail "no libaco.a and libaco.so in $OUTPUT: build them first"
+    fi
+}

@@ -1,0 +1,508 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Every call, every rule that it has, broken from every place where that is possible: each ends in
+ * one line that names the call, the rule and the coroutine, and in SIGABRT. Misuse that takes
+ * several threads, the end of a share stack or of memory has test programs of its own.
+ */
+#include "harness.h"
+
+#include <pthread.h>
+
+/* ==== Cases =================================================================================== */
+
+/* Coroutines of which most states can be had; all on one share stack. */
+typedef struct {
+    aco_t *main_co;
+    aco_share_stack_t *stack;
+    aco_t *init;    /* never resumed */
+    aco_t *yielded; /* resumed once, unless the place is FRESH */
+    aco_t *ended;   /* the same */
+    aco_t *self;    /* in which the misuse happens if the place is COROUTINE */
+} world_t;
+
+/* Where: on the thread's own stack before and after the first resume, or in a coroutine. */
+typedef enum { FRESH, MAIN, COROUTINE } place_t;
+
+typedef struct {
+    int line;
+    void (*act)(world_t *world);
+    place_t place;
+    const char *call;  /* that the line must name */
+    const char *words; /* that it must hold: the rule */
+    size_t culprit;    /* offset in world_t of the coroutine that it must name, or NOBODY */
+} misuse_t;
+
+#define NOBODY ((size_t)-1)
+#define CO(member) offsetof(world_t, member)
+#define CASE(...) {__LINE__, __VA_ARGS__}
+
+/* ==== aco_create ============================================================================== */
+
+static void create_without_stack(world_t *w)
+{
+    aco_create(w->main_co, NULL, 0, ends_at_once, NULL);
+}
+
+static void create_without_entry_function(world_t *w)
+{
+    aco_create(w->main_co, w->stack, 0, NULL, NULL);
+}
+
+static void create_for_another(world_t *w)
+{
+    aco_create(w->init, w->stack, 0, ends_at_once, NULL);
+}
+
+static void create_main_with_stack(world_t *w)
+{
+    aco_create(NULL, w->stack, 0, NULL, NULL);
+}
+
+static void create_main_with_save_stack_size(world_t *w)
+{
+    (void)w;
+    aco_create(NULL, NULL, 1, NULL, NULL);
+}
+
+static void create_main_with_entry_function(world_t *w)
+{
+    (void)w;
+    aco_create(NULL, NULL, 0, ends_at_once, NULL);
+}
+
+static void create_main_with_argument(world_t *w)
+{
+    aco_create(NULL, NULL, 0, NULL, w);
+}
+
+static void create_with_everything_but_main(world_t *w)
+{
+    aco_create(NULL, w->stack, 0, ends_at_once, NULL);
+}
+
+static void *create_main(void *arg)
+{
+    (void)arg;
+    aco_create(NULL, NULL, 0, NULL, NULL);
+    return NULL;
+}
+
+static void *create_co(void *arg)
+{
+    const world_t *w = (const world_t *)arg;
+    aco_create(w->main_co, w->stack, 0, ends_at_once, NULL);
+    return NULL;
+}
+
+static void do_on_new_thread(void *(*act)(void *), world_t *w)
+{
+    pthread_t thread;
+    pthread_create(&thread, NULL, act, w);
+    pthread_join(thread, NULL);
+}
+
+static void create_main_on_unprepared_thread(world_t *w)
+{
+    do_on_new_thread(create_main, w);
+}
+
+static void create_co_on_unprepared_thread(world_t *w)
+{
+    do_on_new_thread(create_co, w);
+}
+
+/* ==== aco_resume ============================================================================== */
+
+static void resume_null(world_t *w)
+{
+    (void)w;
+    aco_resume(NULL);
+}
+
+static void resume_main(world_t *w)
+{
+    aco_resume(w->main_co);
+}
+
+static void resume_ended(world_t *w)
+{
+    aco_resume(w->ended);
+}
+
+static void resume_ended_after_another(world_t *w)
+{
+    aco_resume(w->init);
+    aco_resume(w->ended);
+}
+
+static void resume_self(world_t *w)
+{
+    aco_resume(w->self);
+}
+
+static void resume_yielded(world_t *w)
+{
+    aco_resume(w->yielded);
+}
+
+static void resume_init(world_t *w)
+{
+    aco_resume(w->init);
+}
+
+/* ==== aco_yield, aco_exit, and those that take the caller ===================================== */
+
+static void yield(world_t *w)
+{
+    (void)w;
+    aco_yield();
+}
+
+static void yield1_null(world_t *w)
+{
+    (void)w;
+    aco_yield1(NULL);
+}
+
+static void yield1_main(world_t *w)
+{
+    aco_yield1(w->main_co);
+}
+
+static void yield1_other(world_t *w)
+{
+    aco_yield1(w->yielded);
+}
+
+static void exit_(world_t *w)
+{
+    (void)w;
+    aco_exit();
+}
+
+static void exit1_null(world_t *w)
+{
+    (void)w;
+    aco_exit1(NULL);
+}
+
+static void exit1_main(world_t *w)
+{
+    aco_exit1(w->main_co);
+}
+
+static void exit1_other(world_t *w)
+{
+    aco_exit1(w->yielded);
+}
+
+/* ==== Questions =============================================================================== */
+
+static void get_arg(world_t *w)
+{
+    void *arg = aco_get_arg();
+    ESCAPE(arg);
+    (void)w;
+}
+
+static void is_main_co_null(world_t *w)
+{
+    int answer = aco_is_main_co(NULL);
+    ESCAPE(&answer);
+    (void)w;
+}
+
+/* ==== aco_destroy, aco_share_stack_destroy ==================================================== */
+
+static void destroy_null(world_t *w)
+{
+    (void)w;
+    aco_destroy(NULL);
+}
+
+static void destroy_self(world_t *w)
+{
+    aco_destroy(w->self);
+}
+
+static void destroy_main(world_t *w)
+{
+    aco_destroy(w->main_co);
+}
+
+static void destroy_stack_null(world_t *w)
+{
+    (void)w;
+    aco_share_stack_destroy(NULL);
+}
+
+static void destroy_stack_in_use(world_t *w)
+{
+    aco_share_stack_destroy(w->stack);
+}
+
+static void destroy_stack_of_one(world_t *w)
+{
+    aco_share_stack_t *stack = aco_share_stack_new(0);
+    aco_create(w->main_co, stack, 0, ends_at_once, NULL);
+    aco_share_stack_destroy(stack);
+}
+
+static void destroy_stack_of_yielded(world_t *w)
+{
+    aco_share_stack_t *stack = aco_share_stack_new(0);
+    aco_resume(aco_create(w->main_co, stack, 0, yields_for_ever, NULL));
+    aco_share_stack_destroy(stack);
+}
+
+static void destroy_stack_of_ended(world_t *w)
+{
+    aco_share_stack_t *stack = aco_share_stack_new(0);
+    aco_resume(aco_create(w->main_co, stack, 0, ends_at_once, NULL));
+    aco_share_stack_destroy(stack);
+}
+
+/* ==== Assertions ============================================================================== */
+
+static void assert_something_false(world_t *w)
+{
+    aco_assert(w == NULL && 1 < 2);
+}
+
+static void assertptr_null(world_t *w)
+{
+    const char *my_pointer = w == NULL ? "" : NULL;
+    aco_assertptr(my_pointer);
+}
+
+static void assertalloc_ptr_null(world_t *w)
+{
+    const char *my_block = w == NULL ? "" : NULL;
+    aco_assertalloc_ptr(my_block);
+}
+
+static void assertalloc_bool_false(world_t *w)
+{
+    int got_it = w == NULL;
+    aco_assertalloc_bool(got_it);
+}
+
+/* ==== Impossible sizes ======================================================================== */
+
+static void share_stack_of_all_memory(world_t *w)
+{
+    (void)w;
+    aco_share_stack_new2(SIZE_MAX, 0);
+}
+
+static void share_stack_of_nearly_all_memory(world_t *w)
+{
+    (void)w;
+    aco_share_stack_new(SIZE_MAX - 100000);
+}
+
+static void save_stack_of_all_memory(world_t *w)
+{
+    aco_create(w->main_co, w->stack, SIZE_MAX, ends_at_once, NULL);
+}
+
+static void save_stack_of_half_the_memory(world_t *w)
+{
+    aco_create(w->main_co, w->stack, SIZE_MAX / 2, ends_at_once, NULL);
+}
+
+/* ==== Tests =================================================================================== */
+
+static const misuse_t of_create[] = {
+    CASE(create_without_stack, MAIN, "aco_create", "NULL", NOBODY),
+    CASE(create_without_stack, COROUTINE, "aco_create", "NULL", NOBODY),
+    CASE(create_without_entry_function, MAIN, "aco_create", "NULL", NOBODY),
+    CASE(create_for_another, MAIN, "aco_create", "not a main coroutine", CO(init)),
+    CASE(create_for_another, COROUTINE, "aco_create", "not a main coroutine", CO(init)),
+    CASE(create_main_with_stack, FRESH, "aco_create", "main_co is NULL", NOBODY),
+    CASE(create_main_with_save_stack_size, FRESH, "aco_create", "main_co is NULL", NOBODY),
+    CASE(create_main_with_entry_function, FRESH, "aco_create", "main_co is NULL", NOBODY),
+    CASE(create_main_with_argument, FRESH, "aco_create", "main_co is NULL", NOBODY),
+    CASE(create_with_everything_but_main, MAIN, "aco_create", "main_co is NULL", NOBODY),
+    CASE(create_main_on_unprepared_thread, FRESH, "aco_create", "aco_thread_init", NOBODY),
+    CASE(create_co_on_unprepared_thread, MAIN, "aco_create", "aco_thread_init", NOBODY),
+};
+
+static const misuse_t of_resume[] = {
+    CASE(resume_null, FRESH, "aco_resume", "NULL", NOBODY),
+    CASE(resume_null, MAIN, "aco_resume", "NULL", NOBODY),
+    CASE(resume_null, COROUTINE, "aco_resume", "NULL", NOBODY),
+    CASE(resume_main, FRESH, "aco_resume", "main coroutine", CO(main_co)),
+    CASE(resume_main, MAIN, "aco_resume", "main coroutine", CO(main_co)),
+    CASE(resume_main, COROUTINE, "aco_resume", "main coroutine", CO(main_co)),
+    CASE(resume_ended, MAIN, "aco_resume", "ended", CO(ended)),
+    CASE(resume_ended_after_another, MAIN, "aco_resume", "ended", CO(ended)),
+    CASE(resume_self, COROUTINE, "aco_resume", "the one that runs", CO(self)),
+    CASE(resume_yielded, COROUTINE, "aco_resume", "caller is not its main", CO(yielded)),
+    CASE(resume_init, COROUTINE, "aco_resume", "caller is not its main", CO(init)),
+};
+
+static const misuse_t of_yield[] = {
+    CASE(yield, FRESH, "aco_yield", "no coroutine", NOBODY),
+    CASE(yield, MAIN, "aco_yield", "main coroutine", CO(main_co)),
+    CASE(yield1_null, FRESH, "aco_yield1", "no coroutine", NOBODY),
+    CASE(yield1_null, MAIN, "aco_yield1", "no coroutine", NOBODY),
+    CASE(yield1_null, COROUTINE, "aco_yield1", "no coroutine", NOBODY),
+    CASE(yield1_main, FRESH, "aco_yield1", "main coroutine", CO(main_co)),
+    CASE(yield1_main, COROUTINE, "aco_yield1", "main coroutine", CO(main_co)),
+    CASE(yield1_other, FRESH, "aco_yield1", "not the one that runs", CO(yielded)),
+    CASE(yield1_other, MAIN, "aco_yield1", "not the one that runs", CO(yielded)),
+    CASE(yield1_other, COROUTINE, "aco_yield1", "not the one that runs", CO(yielded)),
+};
+
+static const misuse_t of_exit[] = {
+    CASE(exit_, FRESH, "aco_exit", "no coroutine", NOBODY),
+    CASE(exit_, MAIN, "aco_exit", "main coroutine", CO(main_co)),
+    CASE(exit1_null, FRESH, "aco_exit1", "no coroutine", NOBODY),
+    CASE(exit1_null, MAIN, "aco_exit1", "no coroutine", NOBODY),
+    CASE(exit1_null, COROUTINE, "aco_exit1", "no coroutine", NOBODY),
+    CASE(exit1_main, FRESH, "aco_exit1", "main coroutine", CO(main_co)),
+    CASE(exit1_main, COROUTINE, "aco_exit1", "main coroutine", CO(main_co)),
+    CASE(exit1_other, FRESH, "aco_exit1", "not the one that runs", CO(yielded)),
+    CASE(exit1_other, MAIN, "aco_exit1", "not the one that runs", CO(yielded)),
+    CASE(exit1_other, COROUTINE, "aco_exit1", "not the one that runs", CO(yielded)),
+};
+
+/* Here the caller is a main coroutine and the argument is right, but for its not being another. */
+static const misuse_t of_yield1_and_exit1_in_main[] = {
+    CASE(yield1_main, MAIN, "aco_yield1", "main coroutine", CO(main_co)),
+    CASE(exit1_main, MAIN, "aco_exit1", "main coroutine", CO(main_co)),
+};
+
+static const misuse_t of_questions[] = {
+    CASE(get_arg, FRESH, "aco_get_arg", "NULL", NOBODY),
+    CASE(is_main_co_null, FRESH, "aco_is_main_co", "NULL", NOBODY),
+    CASE(is_main_co_null, MAIN, "aco_is_main_co", "NULL", NOBODY),
+    CASE(is_main_co_null, COROUTINE, "aco_is_main_co", "NULL", NOBODY),
+};
+
+static const misuse_t of_destroy[] = {
+    CASE(destroy_null, FRESH, "aco_destroy", "NULL", NOBODY),
+    CASE(destroy_null, COROUTINE, "aco_destroy", "NULL", NOBODY),
+    CASE(destroy_self, COROUTINE, "aco_destroy", "running", CO(self)),
+    CASE(destroy_main, COROUTINE, "aco_destroy", "running", CO(main_co)),
+};
+
+static const misuse_t of_share_stack_destroy[] = {
+    CASE(destroy_stack_null, MAIN, "aco_share_stack_destroy", "NULL", NOBODY),
+    CASE(destroy_stack_in_use, FRESH, "aco_share_stack_destroy", "still exists", NOBODY),
+    CASE(destroy_stack_in_use, MAIN, "aco_share_stack_destroy", "still exists", NOBODY),
+    CASE(destroy_stack_in_use, COROUTINE, "aco_share_stack_destroy", "still exists", CO(self)),
+    CASE(destroy_stack_of_one, MAIN, "aco_share_stack_destroy", "still exists", NOBODY),
+    CASE(destroy_stack_of_yielded, MAIN, "aco_share_stack_destroy", "still exists", NOBODY),
+    CASE(destroy_stack_of_ended, MAIN, "aco_share_stack_destroy", "still exists", NOBODY),
+};
+
+static const misuse_t of_assertions[] = {
+    CASE(assert_something_false, FRESH, "assert_something_false", "w == NULL && 1 < 2", NOBODY),
+    CASE(assert_something_false, COROUTINE, "test_misuse.c", "w == NULL && 1 < 2", CO(self)),
+    CASE(assertptr_null, MAIN, "assertptr_null", "my_pointer", CO(main_co)),
+    CASE(assertalloc_ptr_null, MAIN, "assertalloc_ptr_null", "my_block", CO(main_co)),
+    CASE(assertalloc_bool_false, MAIN, "assertalloc_bool_false", "got_it", CO(main_co)),
+};
+
+static const misuse_t of_sizes[] = {
+    CASE(share_stack_of_all_memory, FRESH, "aco_share_stack_new", "mmap", NOBODY),
+    CASE(share_stack_of_nearly_all_memory, FRESH, "aco_share_stack_new", "mmap", NOBODY),
+    CASE(save_stack_of_all_memory, FRESH, "aco_create", "malloc", NOBODY),
+    CASE(save_stack_of_half_the_memory, FRESH, "aco_create", "malloc", NOBODY),
+};
+
+/* One case in a world of its own; `misuse` first, so that the entry function finds the rest. */
+typedef struct {
+    const misuse_t *misuse;
+    world_t world;
+} scene_t;
+
+static void misuses(void)
+{
+    scene_t *scene = (scene_t *)aco_get_arg();
+    scene->misuse->act(&scene->world);
+    aco_exit();
+}
+
+/* In the child. */
+static void play(void *arg)
+{
+    scene_t *scene = (scene_t *)arg;
+    if (scene->misuse->place != FRESH) {
+        aco_resume(scene->world.ended);
+        aco_resume(scene->world.yielded);
+    }
+    if (scene->misuse->place == COROUTINE) {
+        aco_resume(scene->world.self);
+    } else {
+        scene->misuse->act(&scene->world);
+    }
+}
+
+static void check_case(const instance_t *in, const misuse_t *misuse)
+{
+    scene_t scene = {misuse, {in->main_co, in->stack, NULL, NULL, NULL, NULL}};
+    world_t *w = &scene.world;
+    w->init = make_co(in, yields_for_ever, NULL);
+    w->yielded = make_co(in, yields_for_ever, NULL);
+    w->ended = make_co(in, ends_at_once, NULL);
+    w->self = make_co(in, misuses, &scene);
+    const char *line =
+        expect_abort_at(play, &scene, misuse->call, misuse->words, __FILE__, misuse->line);
+    if (misuse->culprit != NOBODY) {
+        assert_names_ptr(line, *(aco_t **)((char *)w + misuse->culprit));
+    }
+    aco_destroy(w->init);
+    aco_destroy(w->yielded);
+    aco_destroy(w->ended);
+    aco_destroy(w->self);
+}
+
+#define MISUSE_TEST(cases)                                                                         \
+    static void misuse_##cases(void **state)                                                       \
+    {                                                                                              \
+        for (size_t i = 0; i < ARRAY_SZ(cases); i++) {                                             \
+            check_case((const instance_t *)*state, &(cases)[i]);                                   \
+        }                                                                                          \
+    }
+
+MISUSE_TEST(of_create)
+MISUSE_TEST(of_resume)
+MISUSE_TEST(of_yield)
+MISUSE_TEST(of_exit)
+MISUSE_TEST(of_yield1_and_exit1_in_main)
+MISUSE_TEST(of_questions)
+MISUSE_TEST(of_destroy)
+MISUSE_TEST(of_share_stack_destroy)
+MISUSE_TEST(of_assertions)
+MISUSE_TEST(of_sizes)
+
+/* In main, the argument of the main coroutine is what aco_create() was given. */
+static void get_arg_in_main_is_no_misuse(void **state)
+{
+    const instance_t *in = (const instance_t *)*state;
+    aco_t *co = make_co(in, ends_at_once, NULL);
+    aco_resume(co);
+    assert_null(aco_get_arg());
+    aco_destroy(co);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        instance_test(misuse_of_create),
+        instance_test(misuse_of_resume),
+        instance_test(misuse_of_yield),
+        instance_test(misuse_of_exit),
+        instance_test(misuse_of_yield1_and_exit1_in_main),
+        instance_test(misuse_of_questions),
+        instance_test(misuse_of_destroy),
+        instance_test(misuse_of_share_stack_destroy),
+        instance_test(misuse_of_assertions),
+        instance_test(misuse_of_sizes),
+        instance_test(get_arg_in_main_is_no_misuse),
+    };
+    return cmocka_run_group_tests_name("misuse", tests, NULL, NULL);
+}

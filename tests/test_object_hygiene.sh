@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# What the objects and libraries look like to tools: every function of acosw.S has a type and a
+# size, no stack is executable, no text needs relocation, indirect branch tracking is claimed where
+# the compiler was asked for it and a shadow stack never, and nothing but libc is needed.
+
+# shellcheck source=tests/harness.sh
+. tests/harness.sh
+
+if ! have readelf || ! have objdump; then
+    skip "readelf and objdump are needed"
+fi
+read -ra compiler <<<"$CC"
+
+build() {
+    local width=$1
+    shift
+    must "aco.c does not compile" "${compiler[@]}" "$width" -O2 "$@" -I. -c aco.c -o "$TMP/aco.o"
+    must "acosw.S does not compile" "${compiler[@]}" "$width" "$@" -I. -c acosw.S -o "$TMP/acosw.o"
+}
+
+check_symbols() {
+    local width=$1
+    readelf -sW "$TMP/acosw.o" |
+        awk '$1 ~ /^[0-9]+:$/ && $7 ~ /^[0-9]+$/ && $4 != "SECTION" { print $4, $3, $8 }' \
+            >"$TMP/symbols"
+    for name in acosw aco_save_fpucw_mxcsr aco_funcp_protector_asm aco_load_fpucw_mxcsr; do
+        grep -q " $name\$" "$TMP/symbols" || fail "$width: acosw.o has no symbol $name"
+    done
+    if awk '$1 !~ /^(FUNC|OBJECT)$/ || $2 + 0 == 0' "$TMP/symbols" | grep . >&2; then
+        fail "$width: these symbols of acosw.o have no type or no size"
+    fi
+}
+
+# The flags of the stack in the header of a program or library.
+stack_flags() {
+    readelf -lW "$1" | awk '$1 == "GNU_STACK" { print $7 $8 }'
+}
+
+check_stack() {
+    local width=$1
+    readelf -SW "$TMP/acosw.o" | grep -q '\.note\.GNU-stack' ||
+        fail "$width: acosw.o does not say that its stack is not executable"
+    must "$width: a program does not link" "${compiler[@]}" "$width" -O2 -I. tests/library_user.c \
+        "$TMP/aco.o" "$TMP/acosw.o" -o "$TMP/program"
+    [ "$(stack_flags "$TMP/program")" = RW0x10 ] ||
+        fail "$width: a program wants an executable stack"
+}
+
+# No relocation of text, nothing left undefined but what libc and the compiler's own library have.
+check_shared_library() {
+    local width=$1
+    must "$width: the shared library needs relocations of text, or more than libc" \
+        "${compiler[@]}" "$width" -shared -nostdlib -Wl,-z,text,-z,defs,--fatal-warnings \
+        "$TMP/aco.o" "$TMP/acosw.o" -o "$TMP/libaco.so" -lc -lgcc
+    if readelf -dW "$TMP/libaco.so" | grep -q TEXTREL; then
+        fail "$width: the shared library has relocations of text"
+    fi
+    [ "$(stack_flags "$TMP/libaco.so")" = RW0x10 ] ||
+        fail "$width: the shared library wants an executable stack"
+}
+
+# The instruction of acosw.o at which a symbol starts.
+first_instruction() {
+    local address
+    address=$(readelf -sW "$TMP/acosw.o" | awk -v name="$1" '$8 == name { print $2 }')
+    objdump -d --no-show-raw-insn --start-address="0x$address" "$TMP/acosw.o" |
+        awk '$1 ~ /^[0-9a-f]+:$/ && !found { print $2; found = 1 }'
+}
+
+# What comes after the jump of each switch in an object: all ways to arrive.
+instructions_after_jumps() {
+    objdump -d --no-show-raw-insn "$1" | awk '
+        after && NF > 1 { print $2; after = 0 }
+        $2 ~ /^jmp/ && $3 ~ /^\*\(%(rsi|ecx)\)/ { after = 1 }'
+}
+
+check_branch_tracking() {
+    local width=$1 pad=$2 name
+    build "$width" -fPIC -fcf-protection=full
+    readelf -nW "$TMP/acosw.o" >"$TMP/notes"
+    grep -q IBT "$TMP/notes" || fail "$width: acosw.o does not claim branch tracking"
+    if grep -q SHSTK "$TMP/notes"; then
+        fail "$width: acosw.o claims a shadow stack"
+    fi
+    for name in acosw aco_save_fpucw_mxcsr; do
+        [ "$(first_instruction "$name")" = "$pad" ] ||
+            fail "$width: $name does not start with $pad"
+    done
+    for object in acosw aco; do
+        instructions_after_jumps "$TMP/$object.o" | sort -u >"$TMP/arrivals"
+        [ "$(cat "$TMP/arrivals")" = "$pad" ] ||
+            fail "$width: $object.o arrives at $(tr '\n' ' ' <"$TMP/arrivals"), not at $pad only"
+    done
+    check_shared_library "$width"
+    readelf -nW "$TMP/libaco.so" >"$TMP/notes"
+    if grep -q SHSTK "$TMP/notes"; then
+        fail "$width: the shared library claims a shadow stack"
+    fi
+
+    build "$width" -fPIC -fcf-protection=none
+    if readelf -nW "$TMP/acosw.o" | grep -qE 'IBT|SHSTK'; then
+        fail "$width: acosw.o claims branch tracking though it was not asked for"
+    fi
+    if [ "$(first_instruction acosw)" = "$pad" ]; then
+        fail "$width: acosw starts with $pad though it was not asked for"
+    fi
+}
+
+for width in "${WIDTHS[@]}"; do
+    pad=endbr64
+    [ "$width" = -m64 ] || pad=endbr32
+    build "$width" -fPIC
+    check_symbols "$width"
+    check_stack "$width"
+    check_shared_library "$width"
+    check_branch_tracking "$width" "$pad"
+    echo "$width: symbols, stack, relocations, what is undefined, branch tracking"
+done
+
+need_libraries
+if readelf -dW "$OUTPUT/libaco.so" | grep -q TEXTREL; then
+    fail "the shared library that is built has relocations of text"
+fi
+nm -D --undefined-only "$OUTPUT/libaco.so" | awk '$1 != "w" { print $2 }' >"$TMP/undefined"
+if grep -v '@GLIBC_' "$TMP/undefined" >&2; then
+    fail "the shared library that is built needs more than libc"
+fi
+echo "$OUTPUT/libaco.so: relocations, what is undefined"

@@ -1,0 +1,141 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Compiles and runs registers.c, which keeps values alive across the switch, with whatever options
+# make a compiler use registers and stack in another way. What needs AVX-512 is compiled, and its
+# assembly read.
+
+# shellcheck source=tests/harness.sh
+. tests/harness.sh
+
+LIBRARY=(aco.c acosw.S)
+
+# Of both kinds of processor. After a bar: 1 if the library is to be compiled with the options too.
+COMMON=(
+    "-O0|"
+    "-O1|"
+    "-O2|1"
+    "-O3|"
+    "-Os|"
+    "-O2 -flto|1"
+    "-O2 -fPIC|"
+    "-O0 -fPIC|"
+    "-O2 -fpie -pie|"
+    "-O2 -fno-pic -no-pie|"
+    "-O2 -fno-omit-frame-pointer|"
+    "-O2 -fomit-frame-pointer|"
+    "-O0 -fomit-frame-pointer|"
+    "-O2 -fstack-protector-all|"
+    "-O2 -fcf-protection=full|1"
+    "-O2 -DACO_CONFIG_NO_INLINE_SWITCH|"
+    "-O2 -DACO_CONFIG_SHARE_FPU_MXCSR_ENV|1"
+)
+ONLY_X86_64=(
+    "-O2 -mavx2|"
+    "-O3 -mavx2 -fPIC|"
+    "-O0 -mavx2|"
+)
+ONLY_I386=(
+    "-O2 -msse2 -mfpmath=sse|"
+    "-O2 -msse2 -mfpmath=sse -fPIC|"
+    "-O2 -mno-sse|"
+    "-O2 -mno-sse -fPIC|"
+    "-O3 -fno-pic -no-pie -fomit-frame-pointer|"
+)
+AVX512=(-mavx512f -mavx512vl -mavx512bw)
+
+# Runs one variant: compiler, objects of the library, options, whether to compile the library too.
+run_variant() {
+    local cc=$1 objects=$2 with_library=$4 options sources
+    read -ra options <<<"$3"
+    if [ -n "$with_library" ]; then
+        sources=("${LIBRARY[@]}")
+    else
+        sources=("$objects/aco.o" "$objects/acosw.o")
+    fi
+    must "$cc $3: does not compile" "$cc" "${options[@]}" "${C_WARNINGS[@]}" -I. \
+        tests/registers.c "${sources[@]}" -o "$TMP/registers"
+    must "$cc $3: values have changed" "$TMP/registers"
+}
+
+# All variants of one compiler and kind of processor.
+run_variants() {
+    local cc=$1 width=$2 objects=$TMP/$1$2 variants source variant
+    variants=("${COMMON[@]}")
+    if [ "$width" = -m64 ]; then
+        variants+=("${ONLY_X86_64[@]}")
+    else
+        variants+=("${ONLY_I386[@]}")
+    fi
+    mkdir -p "$objects"
+    for source in "${LIBRARY[@]}"; do
+        must "$source does not compile" "$cc" "$width" -O2 -fPIC -I. -c "$source" \
+            -o "$objects/${source%.*}.o"
+    done
+    for variant in "${variants[@]}"; do
+        if [[ $variant == *avx2* ]] && ! grep -qw avx2 /proc/cpuinfo; then
+            echo "$cc $width ${variant%|*}: not run, no AVX2 here"
+            continue
+        fi
+        run_variant "$cc" "$objects" "$width ${variant%|*}" "${variant#*|}"
+    done
+    echo "$cc $width: ${#variants[@]} variants of options"
+}
+
+# Prints each register that only AVX-512 has and that the code after an arrival reads before it is
+# written. An operand is read unless it is the last one (AT&T syntax) and the only one with it.
+registers_read_on_arrival() {
+    awk '
+        /^keep_and_[a-z]+:/ { name = $1; arrived = 0; split("", written) }
+        /jmpq?[ \t]+\*/ { arrived = 1; next }
+        arrived && !/^[ \t]*[.#]/ {
+            line = $0
+            sub(/#.*/, "", line)
+            while (match(line, /%(k[0-7]|[xyz]mm(1[6-9]|2[0-9]|3[01]))/)) {
+                register = substr(line, RSTART + 1, RLENGTH - 1)
+                line = substr(line, RSTART + RLENGTH)
+                sub(/^[xyz]/, "", register)
+                if (line !~ /^[ \t]*$/ && !(register in written)) {
+                    print name, register
+                }
+                written[register] = 1
+            }
+        }' "$1"
+}
+
+# Options that make the compiler use the registers of AVX-512, on a machine that may not have them.
+read_avx512() {
+    local cc=$1 level
+    for level in -O1 -O2 -O3; do
+        must "$cc $level ${AVX512[*]}: does not compile" "$cc" "$level" "${AVX512[@]}" \
+            "${C_WARNINGS[@]}" -I. -c tests/registers.c -o "$TMP/registers.o"
+        must "$cc $level ${AVX512[*]}: does not compile" "$cc" "$level" "${AVX512[@]}" \
+            "${C_WARNINGS[@]}" -I. -S tests/registers_avx512.c -o "$TMP/registers_avx512.s"
+        [ "$(grep -cE 'jmpq?\s+\*' "$TMP/registers_avx512.s")" -eq 2 ] ||
+            fail "$cc $level: not the two switches that are to be read"
+        registers_read_on_arrival "$TMP/registers_avx512.s" >"$TMP/read"
+        if [ -s "$TMP/read" ]; then
+            sort -u "$TMP/read" | head >&2
+            fail "$cc $level ${AVX512[*]}: these are taken for kept by the switch"
+        fi
+    done
+    echo "$cc ${AVX512[*]}: compiled and read, not run"
+}
+
+# The inline switch is written in the other syntax than the compiler writes here.
+run_intel() {
+    run_variant "$1" "" "$2 -O2 -masm=intel" 1
+    echo "$1 $2 -masm=intel"
+}
+
+# Everything is tried, whatever fails: a failure is that of one compiler and kind of processor.
+find_compilers gcc clang
+failed=0
+for cc in "${FOUND[@]}"; do
+    for width in "${WIDTHS[@]}"; do
+        (run_variants "$cc" "$width") || failed=1
+        (run_intel "$cc" "$width") || failed=1
+    done
+    (read_avx512 "$cc") || failed=1
+done
+exit "$failed"

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The pattern by which programs reset a coroutine by hand: it starts its entry function anew, from
+ * every state but running, and then yields, is saved out and ends like a new one.
+ */
+#include "harness.h"
+
+typedef struct {
+    unsigned ct_starts;
+    unsigned ct_steps; /* since the last start */
+} progress_t;
+
+static void counts_three_steps(void)
+{
+    progress_t *progress = (progress_t *)aco_get_arg();
+    unsigned char data[150];
+    uint32_t seed = ++progress->ct_starts;
+    progress->ct_steps = 0;
+    fill_from_seed(data, sizeof(data), seed);
+    for (int i = 0; i < 3; i++) {
+        progress->ct_steps++;
+        aco_yield();
+        CO_CHECK(is_from_seed(data, sizeof(data), seed));
+    }
+    aco_exit();
+}
+
+static void reset_by_hand(aco_t *co)
+{
+    co->reg[ACO_REG_IDX_RETADDR] = (void *)(uintptr_t)co->fp;
+    co->reg[ACO_REG_IDX_SP] = co->share_stack->align_retptr;
+    co->is_end = 0;
+    co->save_stack.valid_sz = 0;
+}
+
+/* Runs `co` from its start to its end; another one evicts it before every resume, if there is. */
+static void run_to_the_end(aco_t *co, aco_t *evictor)
+{
+    const progress_t *progress = (const progress_t *)co->arg;
+    unsigned ct_starts = progress->ct_starts;
+    for (unsigned i = 1; i <= 3; i++) {
+        if (evictor != NULL) {
+            aco_resume(evictor);
+            assert_invariants(co);
+        }
+        aco_resume(co);
+        assert_invariants(co);
+        assert_int_equal(progress->ct_starts, ct_starts + 1);
+        assert_int_equal(progress->ct_steps, i);
+        assert_int_equal(co->is_end, 0);
+    }
+    if (evictor != NULL) {
+        aco_resume(evictor);
+    }
+    aco_resume(co);
+    assert_int_equal(co->is_end, 1);
+    assert_null(co->share_stack->owner);
+    assert_co_checks();
+}
+
+typedef enum { INIT, OWNER, SAVED_OUT, ENDED } co_state_t;
+
+/* Resets one that is in the given state, and runs it with and without eviction. */
+static void reset_in_state(const instance_t *in, co_state_t co_state)
+{
+    for (unsigned ct_resumes = 1; ct_resumes <= 3; ct_resumes++) {
+        for (int is_evicted = 0; is_evicted <= 1; is_evicted++) {
+            progress_t progress = {0, 0};
+            aco_t *co = make_co(in, counts_three_steps, &progress);
+            aco_t *other = make_co(in, yields_for_ever, NULL);
+            unsigned ct = co_state == INIT ? 0 : co_state == ENDED ? 4 : ct_resumes;
+            for (unsigned i = 0; i < ct; i++) {
+                aco_resume(co);
+            }
+            if (co_state == SAVED_OUT) {
+                aco_resume(other);
+            }
+            reset_by_hand(co);
+            assert_invariants(co);
+            run_to_the_end(co, is_evicted ? other : NULL);
+            aco_destroy(co);
+            aco_destroy(other);
+        }
+    }
+}
+
+static void after_its_end(void **state)
+{
+    reset_in_state((const instance_t *)*state, ENDED);
+}
+
+static void while_yielded_in_place(void **state)
+{
+    reset_in_state((const instance_t *)*state, OWNER);
+}
+
+static void while_saved_out(void **state)
+{
+    reset_in_state((const instance_t *)*state, SAVED_OUT);
+}
+
+static void before_its_first_resume(void **state)
+{
+    reset_in_state((const instance_t *)*state, INIT);
+}
+
+static void again_and_again(void **state)
+{
+    const instance_t *in = (const instance_t *)*state;
+    progress_t progress = {0, 0};
+    aco_t *co = make_co(in, counts_three_steps, &progress);
+    aco_t *other = make_co(in, yields_for_ever, NULL);
+    for (unsigned i = 0; i < 50; i++) {
+        run_to_the_end(co, i % 2 == 0 ? other : NULL);
+        assert_int_equal(progress.ct_starts, i + 1);
+        reset_by_hand(co);
+    }
+    aco_destroy(co);
+    aco_destroy(other);
+}
+
+static void with_another_argument_and_entry_function(void **state)
+{
+    const instance_t *in = (const instance_t *)*state;
+    progress_t first = {0, 0}, second = {0, 0};
+    aco_t *co = make_co(in, counts_three_steps, &first);
+    run_to_the_end(co, NULL);
+    co->arg = &second;
+    reset_by_hand(co);
+    run_to_the_end(co, NULL);
+    assert_int_equal(first.ct_starts, 1);
+    assert_int_equal(second.ct_starts, 1);
+    co->fp = ends_at_once;
+    reset_by_hand(co);
+    aco_resume(co);
+    assert_int_equal(co->is_end, 1);
+    aco_destroy(co);
+}
+
+/* A reset owner has no frames, so that there is nothing to copy when it is evicted. */
+static void one_that_is_evicted_before_it_starts_again(void **state)
+{
+    const instance_t *in = (const instance_t *)*state;
+    progress_t progress = {0, 0};
+    aco_t *co = make_co(in, counts_three_steps, &progress);
+    aco_t *other = make_co(in, yields_for_ever, NULL);
+    aco_resume(co);
+    reset_by_hand(co);
+    aco_resume(other);
+    assert_int_equal(co->is_owner, 0);
+    assert_int_equal(co->save_stack.valid_sz, 0);
+    size_t ct_restore = co->save_stack.ct_restore;
+    aco_resume(co);
+    assert_int_equal(co->save_stack.ct_restore, ct_restore);
+    assert_int_equal(progress.ct_starts, 2);
+    aco_destroy(co);
+    aco_destroy(other);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        instance_test(after_its_end),
+        instance_test(while_yielded_in_place),
+        instance_test(while_saved_out),
+        instance_test(before_its_first_resume),
+        instance_test(again_and_again),
+        instance_test(with_another_argument_and_entry_function),
+        instance_test(one_that_is_evicted_before_it_starts_again),
+    };
+    return cmocka_run_group_tests_name("reset", tests, NULL, NULL);
+}
