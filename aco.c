@@ -62,7 +62,7 @@ static size_t round_up(size_t n, size_t multiple)
 
 /*
  * Every failure ends here: one line on stderr, then abort(). The line goes from a small buffer
- * straight to write(), because stdio wants more stack than a coroutine may have left.
+ * straight to write(): that takes less than 3 KiB of a coroutine's stack, fprintf(stderr) over 8.
  */
 ACO_NORETURN __attribute__((format(printf, 1, 2))) static void die(const char *format, ...)
 {
@@ -155,14 +155,14 @@ void aco_funcp_protector(void)
     abort();
 }
 
-/* The name that stands for the configuration of acosw.S. */
+/* Defined by acosw.S under a name with its configuration: another one does not link. */
 extern const char ACO_SWITCH_CONFIG[];
 
 void aco_runtime_test(void)
 {
     const char *switch_config = ACO_SWITCH_CONFIG;
     ACO_LAUNDER(switch_config);
-    aco_assert(switch_config != NULL);
+    aco_assert(switch_config != NULL); /* always so; without a use, there is no reference */
     long page_sz = sysconf(_SC_PAGESIZE);
     aco_assert(page_sz > 0 && (size_t)page_sz % STACK_ALIGNMENT == 0);
 }
