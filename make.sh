@@ -90,7 +90,7 @@ find_missing() {
 find_tcmalloc() {
     # ldconfig is not on the PATH of every user.
     PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2> /dev/null |
-        awk '/libtcmalloc_minimal\.so/ && /x86-64/ { print $NF; exit }'
+        awk '/libtcmalloc_minimal\.so/ && /x86-64/ { path = $NF } END { if (path) print path }'
 }
 
 as_root() {
@@ -126,7 +126,7 @@ install_missing() {
         IFS='|' read -r package why _ <<< "$entry"
         printf 'make.sh: installing %s (%s)\n' "$package" "$why"
     done
-    if packages_of_missing | grep -q ':i386'; then
+    if [[ $(packages_of_missing) == *:i386* ]]; then
         as_root dpkg --add-architecture i386
     fi
     update_packages

@@ -61,7 +61,7 @@ ratio() {
 }
 
 lscpu | sed -n 's/^Model name: */machine: /p'
-gcc --version | head -n 1
+gcc --version | sed -n 1p
 ratio "share flat" cxx20 "resume + yield, shared control words, to a C++20 resume"
 ratio "share deep" cxx20 "the same, yielding four calls deep"
 ratio "own flat" cxx20 "resume + yield, own control words, to a C++20 resume"

@@ -40,7 +40,7 @@ stack_flags() {
 
 check_stack() {
     local width=$1
-    readelf -SW "$TMP/acosw.o" | grep -q '\.note\.GNU-stack' ||
+    [[ $(readelf -SW "$TMP/acosw.o") == *.note.GNU-stack* ]] ||
         fail "$width: acosw.o does not say that its stack is not executable"
     must "$width: a program does not link" "${compiler[@]}" "$width" -O2 -I. tests/library_user.c \
         "$TMP/aco.o" "$TMP/acosw.o" -o "$TMP/program"
@@ -54,7 +54,7 @@ check_shared_library() {
     must "$width: the shared library needs relocations of text, or more than libc" \
         "${compiler[@]}" "$width" -shared -nostdlib -Wl,-z,text,-z,defs,--fatal-warnings \
         "$TMP/aco.o" "$TMP/acosw.o" -o "$TMP/libaco.so" -lc -lgcc
-    if readelf -dW "$TMP/libaco.so" | grep -q TEXTREL; then
+    if [[ $(readelf -dW "$TMP/libaco.so") == *TEXTREL* ]]; then
         fail "$width: the shared library has relocations of text"
     fi
     [ "$(stack_flags "$TMP/libaco.so")" = RW0x10 ] ||
@@ -100,7 +100,7 @@ check_branch_tracking() {
     fi
 
     build "$width" -fPIC -fcf-protection=none
-    if readelf -nW "$TMP/acosw.o" | grep -qE 'IBT|SHSTK'; then
+    if [[ $(readelf -nW "$TMP/acosw.o") =~ IBT|SHSTK ]]; then
         fail "$width: acosw.o claims branch tracking though it was not asked for"
     fi
     if [ "$(first_instruction acosw)" = "$pad" ]; then
@@ -120,7 +120,7 @@ for width in "${WIDTHS[@]}"; do
 done
 
 need_libraries
-if readelf -dW "$OUTPUT/libaco.so" | grep -q TEXTREL; then
+if [[ $(readelf -dW "$OUTPUT/libaco.so") == *TEXTREL* ]]; then
     fail "the shared library that is built has relocations of text"
 fi
 nm -D --undefined-only "$OUTPUT/libaco.so" | awk '$1 != "w" { print $2 }' >"$TMP/undefined"

@@ -115,7 +115,7 @@ read_avx512() {
             fail "$cc $level: not the two switches that are to be read"
         registers_read_on_arrival "$TMP/registers_avx512.s" >"$TMP/read"
         if [ -s "$TMP/read" ]; then
-            sort -u "$TMP/read" | head >&2
+            sort -u "$TMP/read" >&2
             fail "$cc $level ${AVX512[*]}: these are taken for kept by the switch"
         fi
     done
