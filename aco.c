@@ -26,10 +26,17 @@
 #include "aco.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stddef.h>
 #ifdef ACO_USE_VALGRIND
 #include <valgrind/memcheck.h>
+#endif
+#ifdef ACO_USE_ASAN
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#include <sanitizer/lsan_interface.h>
+#endif
+#ifdef ACO_USE_TSAN
+#include <sanitizer/tsan_interface.h>
 #endif
 
 /* ==== Compile-time checks ==================================================================== */
@@ -38,6 +45,7 @@
 CHECK(the_switch_finds_reg_first, offsetof(aco_t, reg) == 0);
 CHECK(a_word_is_a_pointer, sizeof(void *) == ACO_WORD && sizeof(aco_cofuncp_t) == ACO_WORD);
 CHECK(control_words_fit_a_word, sizeof(uint32_t) <= ACO_WORD);
+CHECK(the_switch_finds_base, offsetof(aco_t, base) == ACO_BASE);
 
 /* ==== Sizes ================================================================================== */
 
@@ -61,23 +69,44 @@ static size_t round_up(size_t n, size_t multiple)
 /* ==== Failure ================================================================================ */
 
 /*
- * Every failure ends here: one line on stderr, then abort(). The line goes from a small buffer
- * straight to write(): that takes less than 3 KiB of a coroutine's stack, fprintf(stderr) over 8.
+ * Every failure ends in one line on stderr and abort(). The line is put together by hand, as it may
+ * be on the last bytes of a coroutine's stack: printf() takes several KiB.
  */
-ACO_NORETURN __attribute__((format(printf, 1, 2))) static void die(const char *format, ...)
+typedef struct {
+    char text[FAILURE_LINE_SZ];
+    size_t sz;
+} line_t;
+
+static void put(line_t *line, const char *text)
 {
-    char line[FAILURE_LINE_SZ];
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vsnprintf(line, sizeof(line), format, arguments);
-    va_end(arguments);
-    size_t sz = length < 0 ? 0 : (size_t)length;
-    if (sz >= sizeof(line)) {
-        sz = sizeof(line) - 1;
-        line[sz - 1] = '\n';
+    while (*text != '\0' && line->sz < sizeof(line->text) - 1) {
+        line->text[line->sz++] = *text++;
     }
-    for (size_t done = 0; done < sz;) {
-        ssize_t written = write(STDERR_FILENO, line + done, sz - done);
+}
+
+static void put_number(line_t *line, uintptr_t number, unsigned base)
+{
+    char digits[3 * sizeof(number) + 1], *first = digits + sizeof(digits) - 1;
+    *first = '\0';
+    do {
+        *--first = "0123456789abcdef"[number % base];
+        number /= base;
+    } while (number != 0);
+    put(line, first);
+}
+
+ACO_NORETURN static void die(line_t *line, const aco_t *co)
+{
+    put(line, " (coroutine 0x");
+    put_number(line, (uintptr_t)co, 16);
+    if (co != NULL) {
+        put(line, ", entry function 0x");
+        put_number(line, (uintptr_t)co->fp, 16);
+    }
+    put(line, ")");
+    line->text[line->sz++] = '\n';
+    for (size_t done = 0; done < line->sz;) {
+        ssize_t written = write(STDERR_FILENO, line->text + done, line->sz - done);
         if (written > 0) {
             done += (size_t)written;
         } else if (errno != EINTR) {
@@ -87,50 +116,80 @@ ACO_NORETURN __attribute__((format(printf, 1, 2))) static void die(const char *f
     abort();
 }
 
-/* Misuse: which call, which rule was broken, which coroutine, what to do. */
-ACO_NORETURN static void fail(const char *call, const aco_t *co, const char *rule,
-                              const char *remedy)
+static void begin(line_t *line, const char *call)
 {
-    die("aco: %s: %s (coroutine %p, entry function %p): %s\n", call, rule, (const void *)co,
-        co == NULL ? NULL : (void *)(uintptr_t)co->fp, remedy);
+    line->sz = 0;
+    put(line, "aco: ");
+    put(line, call);
+    put(line, ": ");
 }
 
-static inline void demand(int holds, const char *call, const aco_t *co, const char *rule,
-                          const char *remedy)
+/* Misuse: which call, which rule was broken and what to do, which coroutine. */
+ACO_NORETURN static void fail(const char *call, const aco_t *co, const char *rule_and_remedy)
+{
+    line_t line;
+    begin(&line, call);
+    put(&line, rule_and_remedy);
+    die(&line, co);
+}
+
+static inline void demand(int holds, const char *call, const aco_t *co, const char *rule_and_remedy)
 {
     if (aco_unlikely(!holds)) {
-        fail(call, co, rule, remedy);
+        fail(call, co, rule_and_remedy);
     }
 }
 
 ACO_NORETURN static void fail_alloc(const char *call, const aco_t *co, const char *function,
-                                    size_t sz, const char *remedy)
+                                    size_t sz)
 {
-    die("aco: %s: %s of %zu bytes failed, errno %d (coroutine %p): %s\n", call, function, sz, errno,
-        (const void *)co, remedy);
+    int error = errno;
+    line_t line;
+    begin(&line, call);
+    put(&line, function);
+    put(&line, " of ");
+    put_number(&line, sz, 10);
+    put(&line, " bytes failed, errno ");
+    put_number(&line, (uintptr_t)error, 10);
+    put(&line, ": free something first, or raise the limit on memory or on mappings"
+               " (vm.max_map_count)");
+    die(&line, co);
 }
 
-#define MEMORY_REMEDY "free something first, or raise the limit on memory"
-#define MAPPING_REMEDY "use fewer or smaller share stacks, or raise vm.max_map_count"
-
-void aco_assert_failed(const char *text, const char *file, int line, const char *function)
+void aco_assert_failed(const char *text, const char *file, int line_number, const char *function)
 {
-    die("aco: %s:%d: %s: %s (coroutine %p)\n", file, line, function, text, (void *)aco_gtls_co);
+    line_t line;
+    begin(&line, file);
+    put_number(&line, (uintptr_t)line_number, 10);
+    put(&line, ": ");
+    put(&line, function);
+    put(&line, ": ");
+    put(&line, text);
+    die(&line, aco_gtls_co);
 }
 
 /* For the inline functions: what only a running coroutine may call, or what wants a coroutine. */
-void ACO_CONFIGURED(aco_misuse)(const char *call, const aco_t *co)
+void aco_misuse(const char *call, const aco_t *co)
 {
-    demand(co != NULL, call, co, "no coroutine: the argument or aco_get_co() is NULL",
+    demand(co != NULL, call, co, "no coroutine: the argument or aco_get_co() is NULL: "
            "call it in a coroutine, or pass what aco_create() returned");
-    demand(co->main_co != NULL, call, co, "called by or for a main coroutine",
+    demand(co->main_co != NULL, call, co, "called by or for a main coroutine: "
            "call it in the entry function of a coroutine, or in what that calls");
-    fail(call, co, "the coroutine is not the one that runs", "let it call this itself");
+    fail(call, co, "the coroutine is not the one that runs: let it call this itself");
 }
 
 /* ==== Thread state =========================================================================== */
 
 __thread aco_t *aco_gtls_co;
+#ifdef ACO_CONFIG_LIST
+__thread aco_t *aco_gtls_list;
+#endif
+
+/* The names without a configuration, for debuggers and bindings. */
+extern __thread aco_t *aco_gtls_co_plain __asm__(ACO_STR(__USER_LABEL_PREFIX__) "aco_gtls_co")
+    __attribute__((alias(ACO_SYMBOL("aco_gtls_co"))));
+void aco_thread_init_plain(aco_cofuncp_t last_word) __asm__(ACO_STR(__USER_LABEL_PREFIX__)
+    "aco_thread_init") __attribute__((alias(ACO_SYMBOL("aco_thread_init"))));
 
 static __thread struct {
     char is_ready;            /* aco_thread_init() was called */
@@ -145,8 +204,8 @@ int aco_version(void)
 
 static void default_last_word(void)
 {
-    fail("aco_exit", aco_gtls_co, "the entry function returned instead of calling it",
-         "end the entry function with aco_exit()");
+    fail("aco_exit", aco_gtls_co,
+         "the entry function returned instead of calling it: end it with aco_exit()");
 }
 
 void aco_funcp_protector(void)
@@ -167,7 +226,7 @@ void aco_runtime_test(void)
     aco_assert(page_sz > 0 && (size_t)page_sz % STACK_ALIGNMENT == 0);
 }
 
-void ACO_CONFIGURED(aco_thread_init)(aco_cofuncp_t last_word)
+void aco_thread_init(aco_cofuncp_t last_word)
 {
     aco_runtime_test();
     aco_save_fpucw_mxcsr(&aco_thread.control_words);
@@ -175,9 +234,15 @@ void ACO_CONFIGURED(aco_thread_init)(aco_cofuncp_t last_word)
     aco_thread.is_ready = 1;
 }
 
-/* ==== What memcheck must know ================================================================ */
+/* ==== What tools must know =================================================================== */
 
-#ifdef ACO_USE_VALGRIND
+/*
+ * tell_stack_new(s), tell_stack_destroyed(s)
+ * tell_saved(co, sp)     the frames of `co` from `sp` up were copied out of its share stack
+ * tell_acquired(co, sp)  `co` gets its share stack, and its frames are about to come to `sp`
+ * tell_destroyed(co)
+ */
+#if defined(ACO_USE_VALGRIND)
 
 static void tell_stack_new(aco_share_stack_t *s)
 {
@@ -189,23 +254,154 @@ static void tell_stack_destroyed(aco_share_stack_t *s)
     VALGRIND_STACK_DEREGISTER(s->valgrind_stk_id);
 }
 
-/* The frames from `sp` up have left the stack, or come to it. Definedness travels with a copy. */
-static void tell_frames(aco_share_stack_t *s, char *sp, int come)
+/* Sets `ptr` to the frames from `sp` up, less the red zone below; returns their bytes. */
+static size_t frames(const aco_share_stack_t *s, char *sp, char **ptr)
 {
     size_t room = (size_t)(sp - (char *)s->ptr);
-    char *low = sp - (room < RED_ZONE_SZ ? room : RED_ZONE_SZ);
-    size_t sz = (size_t)((char *)s->align_retptr - low);
-    if (come) {
-        (void)VALGRIND_MAKE_MEM_UNDEFINED(low, sz);
-    } else {
-        (void)VALGRIND_MAKE_MEM_NOACCESS(low, sz);
+    *ptr = sp - (room < RED_ZONE_SZ ? room : RED_ZONE_SZ);
+    return (size_t)((char *)s->align_retptr - *ptr);
+}
+
+static void tell_saved(aco_t *co, char *sp)
+{
+    char *ptr;
+    size_t sz = frames(co->share_stack, sp, &ptr);
+    (void)VALGRIND_MAKE_MEM_NOACCESS(ptr, sz);
+}
+
+/* Definedness travels with the copy that follows. */
+static void tell_acquired(aco_t *co, char *sp)
+{
+    char *ptr;
+    size_t sz = frames(co->share_stack, sp, &ptr);
+    (void)VALGRIND_MAKE_MEM_UNDEFINED(ptr, sz);
+}
+
+#define tell_destroyed(co) ((void)(co))
+
+#elif defined(ACO_USE_ASAN)
+
+/* The shadow byte of the 8 bytes of the program at `ptr`. */
+static char *shadow_of(const void *ptr)
+{
+    size_t scale, offset;
+    __asan_get_shadow_mapping(&scale, &offset);
+    return (char *)(((uintptr_t)ptr >> scale) + offset);
+}
+
+/* No frame lies below `sp`, or from there up. Where nobody knows how deep frames that were
+ * abandoned reached, as when a coroutine is reset by hand, it is the whole stack. */
+static void forget_frames(const aco_share_stack_t *s, char *sp)
+{
+    char *low = sp == s->align_retptr ? (char *)s->ptr : sp;
+    __asan_unpoison_memory_region(low, (size_t)((char *)s->align_highptr - low));
+}
+
+/* Not through memcpy(), which ASan watches. */
+aco_attr_no_asan static void copy_unwatched(void *to, const void *from, size_t sz)
+{
+    for (size_t i = 0; i < sz; i++) {
+        ((volatile char *)to)[i] = ((const volatile char *)from)[i];
+    }
+}
+
+static void tell_stack_new(aco_share_stack_t *s)
+{
+    __lsan_register_root_region(s->ptr, s->sz);
+}
+
+static void tell_stack_destroyed(aco_share_stack_t *s)
+{
+    forget_frames(s, (char *)s->ptr);
+    __lsan_unregister_root_region(s->ptr, s->sz);
+}
+
+/* The red zones in and around locals travel with the frames. */
+static void tell_saved(aco_t *co, char *sp)
+{
+    char *low = shadow_of(sp);
+    size_t sz = (size_t)(shadow_of(co->share_stack->align_highptr) - low);
+    co->sanitizer_shadow = malloc(sz);
+    if (co->sanitizer_shadow == NULL) {
+        fail_alloc("aco_resume", co, "malloc", sz);
+    }
+    copy_unwatched(co->sanitizer_shadow, low, sz);
+    forget_frames(co->share_stack, sp);
+}
+
+static void tell_acquired(aco_t *co, char *sp)
+{
+    if (co->save_stack.valid_sz != 0) {
+        char *low = shadow_of(sp);
+        copy_unwatched(low, co->sanitizer_shadow,
+                       (size_t)(shadow_of(co->share_stack->align_highptr) - low));
+    }
+    free(co->sanitizer_shadow);
+    co->sanitizer_shadow = NULL;
+    co->stack_ptr = co->share_stack->ptr;
+    co->stack_sz = co->share_stack->align_validsz;
+}
+
+/* To ASan the switch is over before the stack pointer moves: what is in between is no business of
+ * its, and a coroutine that starts could not tell it. */
+aco_attr_no_asan void aco_tell_switch(aco_t *from, aco_t *to)
+{
+    if (from->is_end) {
+        forget_frames(from->share_stack, (char *)__builtin_frame_address(0));
+    }
+    if (to->share_stack != NULL && to->reg[ACO_REG_IDX_SP] == to->share_stack->align_retptr) {
+        forget_frames(to->share_stack, (char *)to->share_stack->align_retptr);
+    }
+    __sanitizer_start_switch_fiber(&from->sanitizer_state, to->stack_ptr, to->stack_sz);
+    __sanitizer_finish_switch_fiber(to->sanitizer_state, &from->stack_ptr, &from->stack_sz);
+    to->sanitizer_state = NULL;
+}
+
+/* ASan frees the fake stack of a fiber only when that leaves for the last time. */
+aco_attr_no_asan static void tell_destroyed(aco_t *co)
+{
+    free(co->sanitizer_shadow);
+    if (co->is_owner) {
+        forget_frames(co->share_stack, (char *)co->reg[ACO_REG_IDX_SP]);
+    }
+    if (co->sanitizer_state != NULL) {
+        void *mine;
+        const void *stack_ptr;
+        size_t stack_sz;
+        __sanitizer_start_switch_fiber(&mine, co->stack_ptr, co->stack_sz);
+        __sanitizer_finish_switch_fiber(co->sanitizer_state, &stack_ptr, &stack_sz);
+        __sanitizer_start_switch_fiber(NULL, stack_ptr, stack_sz);
+        __sanitizer_finish_switch_fiber(mine, NULL, NULL);
     }
 }
 
 #else
+
 #define tell_stack_new(s) ((void)0)
 #define tell_stack_destroyed(s) ((void)0)
-#define tell_frames(s, sp, come) ((void)0)
+#define tell_saved(co, sp) ((void)0)
+#ifdef ACO_USE_TSAN
+
+/* Not when it is created: an aco_t that is copied before its first resume has no fiber yet. */
+static void tell_acquired(aco_t *co, char *sp)
+{
+    (void)sp;
+    if (co->sanitizer_state == NULL) {
+        co->sanitizer_state = __tsan_create_fiber(0);
+    }
+}
+
+static void tell_destroyed(aco_t *co)
+{
+    if (co->main_co != NULL && co->sanitizer_state != NULL) {
+        __tsan_destroy_fiber(co->sanitizer_state);
+    }
+}
+
+#else
+#define tell_acquired(co, sp) ((void)0)
+#define tell_destroyed(co) ((void)0)
+#endif
 #endif
 
 /* ==== Share stacks =========================================================================== */
@@ -218,10 +414,10 @@ static void map_stack(aco_share_stack_t *s, size_t guard_sz)
     s->real_ptr = mmap(NULL, s->real_sz, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
     if (s->real_ptr == MAP_FAILED) {
-        fail_alloc("aco_share_stack_new2", NULL, "mmap", s->real_sz, MAPPING_REMEDY);
+        fail_alloc("aco_share_stack_new2", NULL, "mmap", s->real_sz);
     }
     if (guard_sz != 0 && mprotect(s->real_ptr, guard_sz, PROT_NONE) != 0) {
-        fail_alloc("aco_share_stack_new2", NULL, "mprotect", guard_sz, MAPPING_REMEDY);
+        fail_alloc("aco_share_stack_new2", NULL, "mprotect", guard_sz);
     }
     s->ptr = (char *)s->real_ptr + guard_sz;
 }
@@ -244,11 +440,11 @@ aco_share_stack_t *aco_share_stack_new2(size_t sz, char guard_page_enabled)
     size_t usable_sz = sz == 0 ? STACK_DEFAULT_SZ : sz < STACK_MIN_SZ ? STACK_MIN_SZ : sz;
     if (usable_sz > SIZE_MAX / 2) {
         errno = ENOMEM;
-        fail_alloc("aco_share_stack_new2", NULL, "mmap", sz, MAPPING_REMEDY);
+        fail_alloc("aco_share_stack_new2", NULL, "mmap", sz);
     }
     aco_share_stack_t *s = (aco_share_stack_t *)calloc(1, sizeof(*s));
     if (s == NULL) {
-        fail_alloc("aco_share_stack_new2", NULL, "calloc", sizeof(*s), MEMORY_REMEDY);
+        fail_alloc("aco_share_stack_new2", NULL, "calloc", sizeof(*s));
     }
     /* The protector's word needs room as well. */
     s->sz = round_up(usable_sz + sizeof(void *), page_sz);
@@ -266,12 +462,11 @@ aco_share_stack_t *aco_share_stack_new(size_t sz)
 
 void aco_share_stack_destroy(aco_share_stack_t *share_stack)
 {
-    demand(share_stack != NULL, "aco_share_stack_destroy", NULL, "the share stack is NULL",
-           "pass what aco_share_stack_new() returned");
-    demand(share_stack->owner == NULL && share_stack->ct_coroutines == 0,
-           "aco_share_stack_destroy", share_stack->owner,
-           "a coroutine that was created on the share stack still exists",
-           "destroy all its coroutines first");
+    const char *call = "aco_share_stack_destroy";
+    demand(share_stack != NULL, call, NULL,
+           "the share stack is NULL: pass what aco_share_stack_new() returned");
+    demand(share_stack->owner == NULL && share_stack->ct_coroutines == 0, call, share_stack->owner,
+           "a coroutine that was created on the share stack still exists: destroy it first");
     tell_stack_destroyed(share_stack);
     munmap(share_stack->real_ptr, share_stack->real_sz);
     free(share_stack);
@@ -292,6 +487,10 @@ static inline __attribute__((always_inline)) void copy_frames(void *to, const vo
         to = (char *)to + (piece);                                                                 \
         from = (const char *)from + (piece);                                                       \
     }
+#ifdef ACO_USE_ASAN
+    copy_unwatched(to, from, sz);
+    return;
+#endif
     if (sz > COPY_INLINE_MAX) {
         memcpy(to, from, sz);
         return;
@@ -321,7 +520,7 @@ static void replace_save_stack(aco_t *co, size_t sz)
 {
     void *ptr = malloc(sz);
     if (ptr == NULL) {
-        fail_alloc("aco_resume", co, "malloc", sz, MEMORY_REMEDY);
+        fail_alloc("aco_resume", co, "malloc", sz);
     }
 #ifdef ACO_CONFIG_STRESS
     memset(co->save_stack.ptr, STRESS_PATTERN, co->save_stack.sz);
@@ -353,7 +552,7 @@ static inline void evict(aco_share_stack_t *s, aco_t *co)
     aco_save_stack_t *save = &co->save_stack;
     char *sp = (char *)co->reg[ACO_REG_IDX_SP];
     size_t sz = (size_t)((char *)s->align_retptr - sp);
-    demand(sz <= s->align_limit, "aco_resume", co, "the owner of the share stack has overrun it",
+    demand(sz <= s->align_limit, "aco_resume", co, "the owner of the share stack has overrun it: "
            "give aco_share_stack_new2() a larger size, and a guard page");
     if (aco_unlikely(sz > save->sz)) {
         grow_save_stack(co, sz);
@@ -368,7 +567,7 @@ static inline void evict(aco_share_stack_t *s, aco_t *co)
     }
     save->ct_save++;
     copy_frames(save->ptr, sp, sz);
-    tell_frames(s, sp, 0);
+    tell_saved(co, sp);
 }
 
 /* ==== Create and destroy ===================================================================== */
@@ -379,55 +578,64 @@ static void *this_thread(void)
     return &aco_gtls_co;
 }
 
-/* The block of an aco_t and its first save stack. */
-static aco_t *alloc_co(size_t save_stack_sz)
+#ifdef ACO_CONFIG_LIST
+static void enter_in_list(aco_t *co)
 {
-    size_t head_sz = round_up(sizeof(aco_t), SAVE_STACK_GRANULE);
-    size_t sz = save_stack_sz <= SIZE_MAX - head_sz ? head_sz + save_stack_sz : SIZE_MAX;
-    aco_t *co = (aco_t *)malloc(sz);
-    if (co == NULL) {
-        fail_alloc("aco_create", NULL, "malloc", sz, MEMORY_REMEDY);
+    co->list_next = aco_gtls_list;
+    co->list_link = &aco_gtls_list;
+    if (co->list_next != NULL) {
+        co->list_next->list_link = &co->list_next;
     }
-    co->save_stack.ptr = (char *)co + head_sz;
-    co->save_stack.sz = save_stack_sz;
-    co->save_stack.valid_sz = 0;
-    co->save_stack.max_cpsz = 0;
-    co->save_stack.ct_save = 0;
-    co->save_stack.ct_restore = 0;
-    co->has_save_block = 0;
-    return co;
+    aco_gtls_list = co;
 }
 
-/* State init: what a jump to the entry function needs. */
-static void init_reg(aco_t *co, aco_cofuncp_t fp, void *sp)
+/* A copy of an aco_t is in no list: what it points back to points to the original. */
+static void take_from_list(aco_t *co)
 {
-    co->reg[ACO_REG_IDX_RETADDR] = (void *)(uintptr_t)fp;
-    co->reg[ACO_REG_IDX_SP] = sp;
-    co->reg[ACO_REG_IDX_BP] = NULL; /* ends the chain of frame pointers */
-#ifndef ACO_CONFIG_SHARE_FPU_MXCSR_ENV
-    co->reg[ACO_REG_IDX_FPU] = (void *)(uintptr_t)aco_thread.control_words;
-#endif
-    co->is_end = 0;
-    co->is_owner = 0;
+    if (*co->list_link == co) {
+        *co->list_link = co->list_next;
+        if (co->list_next != NULL) {
+            co->list_next->list_link = co->list_link;
+        }
+    }
 }
+#else
+#define enter_in_list(co) ((void)0)
+#define take_from_list(co) ((void)0)
+#endif
 
 /* What aco_create() can know to be wrong. */
 static void check_create(const aco_t *main_co, const aco_share_stack_t *share_stack,
                          size_t save_stack_sz, aco_cofuncp_t fp, const void *arg)
 {
     const char *call = "aco_create";
-    demand(aco_thread.is_ready, call, NULL, "the thread is not prepared",
-           "call aco_thread_init() first");
+    demand(aco_thread.is_ready, call, NULL,
+           "the thread is not prepared: call aco_thread_init() first");
     if (main_co == NULL) {
         demand(share_stack == NULL && save_stack_sz == 0 && fp == NULL && arg == NULL, call, NULL,
-               "main_co is NULL, but another argument is not",
-               "pass the main coroutine, or nothing at all to make one");
+               "main_co is NULL, but another argument is not: pass the main coroutine, or nothing "
+               "at all to make one");
     } else {
         demand(share_stack != NULL && fp != NULL, call, NULL,
-               "the share stack or the entry function is NULL", "a coroutine needs both");
-        demand(main_co->main_co == NULL, call, main_co, "main_co is not a main coroutine",
+               "the share stack or the entry function is NULL: a coroutine needs both");
+        demand(main_co->main_co == NULL, call, main_co, "main_co is not a main coroutine: "
                "pass what aco_create(NULL, NULL, 0, NULL, NULL) returned");
     }
+}
+
+/* The block of an aco_t, all zero, and its first save stack. */
+static aco_t *alloc_co(size_t save_stack_sz)
+{
+    size_t head_sz = round_up(sizeof(aco_t), SAVE_STACK_GRANULE);
+    size_t sz = save_stack_sz <= SIZE_MAX - head_sz ? head_sz + save_stack_sz : SIZE_MAX;
+    aco_t *co = (aco_t *)malloc(sz);
+    if (co == NULL) {
+        fail_alloc("aco_create", NULL, "malloc", sz);
+    }
+    memset(co, 0, sizeof(*co));
+    co->save_stack.ptr = (char *)co + head_sz;
+    co->save_stack.sz = save_stack_sz;
+    return co;
 }
 
 aco_t *aco_create(aco_t *main_co, aco_share_stack_t *share_stack, size_t save_stack_sz,
@@ -438,16 +646,24 @@ aco_t *aco_create(aco_t *main_co, aco_share_stack_t *share_stack, size_t save_st
     if (main_co == NULL) {
         co = alloc_co(0);
         co->save_stack.ptr = this_thread();
-        init_reg(co, NULL, NULL);
+#ifdef ACO_USE_TSAN
+        co->sanitizer_state = __tsan_get_current_fiber();
+#endif
     } else {
         co = alloc_co(save_stack_sz != 0 ? save_stack_sz : SAVE_STACK_DEFAULT_SZ);
-        init_reg(co, fp, share_stack->align_retptr);
+        /* The frame pointer, 0, ends the chain of them. */
+        co->reg[ACO_REG_IDX_RETADDR] = (void *)(uintptr_t)fp;
+        co->reg[ACO_REG_IDX_SP] = share_stack->align_retptr;
         share_stack->ct_coroutines++;
     }
+#ifndef ACO_CONFIG_SHARE_FPU_MXCSR_ENV
+    co->reg[ACO_REG_IDX_FPU] = (void *)(uintptr_t)aco_thread.control_words;
+#endif
     co->main_co = main_co;
     co->share_stack = share_stack;
     co->fp = fp;
     co->arg = arg;
+    enter_in_list(co);
     return co;
 }
 
@@ -455,15 +671,15 @@ void aco_destroy(aco_t *co)
 {
     const char *call = "aco_destroy";
     const aco_t *running = aco_gtls_co;
-    demand(co != NULL, call, co, "the coroutine is NULL", "pass what aco_create() returned");
+    demand(co != NULL, call, co, "the coroutine is NULL: pass what aco_create() returned");
     if (co->main_co == NULL) {
         demand(running == NULL || running->main_co != co, call, co,
-               "one of its coroutines is running", "yield or exit first");
+               "one of its coroutines is running: yield or exit first");
         if (running == co) {
             aco_gtls_co = NULL;
         }
     } else {
-        demand(running != co, call, co, "the coroutine is running", "let another one destroy it");
+        demand(running != co, call, co, "the coroutine is running: let another one destroy it");
         if (co->is_owner) {
             co->share_stack->owner = NULL;
         }
@@ -475,6 +691,8 @@ void aco_destroy(aco_t *co)
             free(co->save_stack.ptr);
         }
     }
+    tell_destroyed(co);
+    take_from_list(co);
     free(co);
 }
 
@@ -484,30 +702,30 @@ void aco_destroy(aco_t *co)
  * For the inline aco_resume(), where the caller is not known to be the main coroutine of `co`: at
  * the first resume of a thread, or after one with another main coroutine. Returns the caller.
  */
-aco_t *ACO_CONFIGURED(aco_check_resume)(const aco_t *co)
+aco_t *aco_check_resume(const aco_t *co)
 {
     const char *call = "aco_resume";
     const aco_t *caller = aco_gtls_co;
-    demand(co != NULL, call, co, "the coroutine is NULL", "pass what aco_create() returned");
-    demand(co->main_co != NULL, call, co, "a main coroutine can't be resumed",
-           "aco_yield() continues it");
-    demand(!co->is_end, call, co, "the coroutine has ended", "test is_end, or make another one");
-    demand(caller != co, call, co, "the coroutine is the one that runs", "resume another one");
+    demand(co != NULL, call, co, "the coroutine is NULL: pass what aco_create() returned");
+    demand(co->main_co != NULL, call, co,
+           "a main coroutine can't be resumed: aco_yield() continues it");
+    demand(!co->is_end, call, co, "the coroutine has ended: test is_end, or make another one");
+    demand(caller != co, call, co, "the coroutine is the one that runs: resume another one");
     demand(caller == NULL || caller->main_co == NULL, call, co,
-           "the caller is not its main coroutine", "call aco_yield() and let that resume it");
+           "the caller is not its main coroutine: call aco_yield() and let that resume it");
     demand(co->main_co->save_stack.ptr == this_thread(), call, co,
-           "its main coroutine belongs to another thread", "resume it on that thread");
+           "its main coroutine belongs to another thread: resume it on that thread");
     return co->main_co;
 }
 
 /* For the inline aco_resume(): makes `co`, suspended, the owner of its share stack. Check, evict,
  * restore (from I3 to I2). */
-void ACO_CONFIGURED(aco_acquire)(aco_t *co)
+void aco_acquire(aco_t *co)
 {
     aco_share_stack_t *s = co->share_stack;
     aco_save_stack_t *save = &co->save_stack;
     if (aco_unlikely(co->is_end || co->main_co == NULL)) {
-        ACO_CONFIGURED(aco_check_resume)(co);
+        aco_check_resume(co);
     }
     size_t sz = save->valid_sz;
     prefetch_frames(save->ptr, sz);
@@ -517,7 +735,7 @@ void ACO_CONFIGURED(aco_acquire)(aco_t *co)
     char *sp = (char *)s->align_retptr - sz;
     co->is_owner = 1;
     s->owner = co;
-    tell_frames(s, sp, 1);
+    tell_acquired(co, sp);
     if (sz != 0) {
         aco_assert(sp == co->reg[ACO_REG_IDX_SP]);
         save->valid_sz = 0;

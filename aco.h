@@ -55,27 +55,38 @@
  * Where it does not, the inline functions call acosw(). The statement fills reg[] and names every
  * other register as clobbered: the compiler then saves those that are live, and no more.
  */
-#define ACO_STR(x) ACO_STR_EXPANDED(x)
-#define ACO_STR_EXPANDED(x) #x
-#define ACO_REG_AT(idx) ACO_STR(ACO_WORD) "*" ACO_STR(idx)
+#define ACO_STR(...) ACO_STR_EXPANDED(__VA_ARGS__)
+#define ACO_STR_EXPANDED(...) #__VA_ARGS__
+
+/* Operands, in a text that serves acosw.S and inline assembly. */
+#ifdef __ASSEMBLER__
+#define ACO_R(name) %name
+#else
+#define ACO_R(name) %%name
+#endif
+#define ACO_REG(idx, co) ACO_WORD*(idx)(ACO_R(co))
 
 #if defined(__x86_64__) && defined(__LP64__)
 
 #define ACO_ARCH_X86_64
 #define ACO_WORD 8 /* bytes */
-#define ACO_ASM_LOAD_FPU "call aco_load_fpucw_mxcsr@PLT\n"
+#define ACO_ASM_LOAD_FPU call aco_load_fpucw_mxcsr@PLT
 
 #define ACO_SWITCH_ASM(from, to)                                                                   \
-    __asm__ volatile(ACO_ASM_BEGIN("rbx")                                                          \
+    __asm__ volatile(ACO_ASM_BEGIN                                                                 \
+                     ACO_ASM_KEEP_BASE("movq %%rbx, %%rax\n\tsubq %%rsp, %%rax\n\tmovl %%eax, ",   \
+                                       rdi)                                                        \
                      "leaq 1f(%%rip), %%rax\n\t"                                                   \
-                     "movq %%rax, " ACO_REG_AT(ACO_REG_IDX_RETADDR) "(%%rdi)\n\t"                  \
-                     "movq %%rsp, " ACO_REG_AT(ACO_REG_IDX_SP) "(%%rdi)\n\t"                       \
-                     "movq %%rbp, " ACO_REG_AT(ACO_REG_IDX_BP) "(%%rdi)\n\t"                       \
-                     ACO_ASM_FPU("rdi", "rsi")                                                     \
-                     "movq " ACO_REG_AT(ACO_REG_IDX_BP) "(%%rsi), %%rbp\n\t"                       \
-                     "movq " ACO_REG_AT(ACO_REG_IDX_SP) "(%%rsi), %%rsp\n\t"                       \
-                     "jmpq *" ACO_REG_AT(ACO_REG_IDX_RETADDR) "(%%rsi)\n"                          \
-                     "1:\n\t" ACO_ASM_END("rbx", "endbr64")                                        \
+                     "movq %%rax, " ACO_STR(ACO_REG(ACO_REG_IDX_RETADDR, rdi)) "\n\t"              \
+                     "movq %%rsp, " ACO_STR(ACO_REG(ACO_REG_IDX_SP, rdi)) "\n\t"                   \
+                     "movq %%rbp, " ACO_STR(ACO_REG(ACO_REG_IDX_BP, rdi)) "\n\t"                   \
+                     ACO_STR(ACO_ASM_FPU(rdi, rsi, ACO_ASM_LOAD_FPU)) "\n\t"                       \
+                     "movq " ACO_STR(ACO_REG(ACO_REG_IDX_BP, rsi)) ", %%rbp\n\t"                   \
+                     "movq " ACO_STR(ACO_REG(ACO_REG_IDX_SP, rsi)) ", %%rsp\n\t"                   \
+                     "jmpq *" ACO_STR(ACO_REG(ACO_REG_IDX_RETADDR, rsi)) "\n"                      \
+                     "1:\n\t" ACO_ASM_LAND("endbr64\n\t")                                          \
+                     ACO_ASM_TAKE_BASE("movslq ", rsi, ", %%rbx\n\taddq %%rsp, %%rbx\n\t")         \
+                     ACO_ASM_END                                                                   \
                      : "+D"(from), "+S"(to)                                                        \
                      :                                                                             \
                      : "memory", "cc", "rax", "rbx", "rcx", "rdx", "r8", "r9", "r10", "r11",       \
@@ -87,28 +98,49 @@
 #define ACO_ARCH_I386
 #define ACO_WORD 4 /* bytes */
 
-/* Position-independent code learns its address by a call of the next instruction, which processors
- * keep out of their return-address prediction, and calls through the PLT with ebx loaded. */
+/* Position-independent code asks aco_get_pc_edx for its address, and calls through the PLT with
+ * ebx loaded. That function is in each object, as one of another library would be called through
+ * the PLT; written in bytes it is right in both syntaxes. */
 #ifdef __PIC__
-#define ACO_ASM_HERE "call 3f\n3:\tpopl %%edx\n\tleal 1f-3b(%%edx), %%edx\n\t"
+#define ACO_ASM_HERE call aco_get_pc_edx; 3: leal 1f-3b(ACO_R(edx)), ACO_R(edx)
 #define ACO_ASM_LOAD_FPU                                                                           \
-    "call 4f\n4:\tpopl %%ebx\n\tleal _GLOBAL_OFFSET_TABLE_+(.-4b)(%%ebx), %%ebx\n\t"              \
-    "call aco_load_fpucw_mxcsr@PLT\n"
-#else
-#define ACO_ASM_HERE "leal 1f, %%edx\n\t"
-#define ACO_ASM_LOAD_FPU "call aco_load_fpucw_mxcsr\n"
+    call aco_get_pc_edx; 4: leal _GLOBAL_OFFSET_TABLE_+(.-4b)(ACO_R(edx)), ACO_R(ebx);             \
+    call aco_load_fpucw_mxcsr@PLT
+#ifndef __ASSEMBLER__
+__asm__(".ifndef aco_get_pc_edx\n"
+        ".pushsection .text.aco_get_pc_edx, \"axG\", @progbits, aco_get_pc_edx, comdat\n"
+        ".weak aco_get_pc_edx\n"
+        ".hidden aco_get_pc_edx\n"
+        ".type aco_get_pc_edx, @function\n"
+        "aco_get_pc_edx:\n"
+        ".cfi_startproc\n"
+        ".byte 0x8b, 0x14, 0x24\n" /* movl (%esp), %edx */
+        ".byte 0xc3\n"             /* ret */
+        ".cfi_endproc\n"
+        ".size aco_get_pc_edx, .-aco_get_pc_edx\n"
+        ".popsection\n"
+        ".endif\n");
 #endif
+#else
+#define ACO_ASM_HERE leal 1f, ACO_R(edx)
+#define ACO_ASM_LOAD_FPU call aco_load_fpucw_mxcsr
+#endif
+
 #define ACO_SWITCH_ASM(from, to)                                                                   \
-    __asm__ volatile(ACO_ASM_BEGIN("esi")                                                          \
-                     ACO_ASM_HERE                                                                  \
-                     "movl %%edx, " ACO_REG_AT(ACO_REG_IDX_RETADDR) "(%%eax)\n\t"                  \
-                     "movl %%esp, " ACO_REG_AT(ACO_REG_IDX_SP) "(%%eax)\n\t"                       \
-                     "movl %%ebp, " ACO_REG_AT(ACO_REG_IDX_BP) "(%%eax)\n\t"                       \
-                     ACO_ASM_FPU("eax", "ecx")                                                     \
-                     "movl " ACO_REG_AT(ACO_REG_IDX_BP) "(%%ecx), %%ebp\n\t"                       \
-                     "movl " ACO_REG_AT(ACO_REG_IDX_SP) "(%%ecx), %%esp\n\t"                       \
-                     "jmpl *" ACO_REG_AT(ACO_REG_IDX_RETADDR) "(%%ecx)\n"                          \
-                     "1:\n\t" ACO_ASM_END("esi", "endbr32")                                        \
+    __asm__ volatile(ACO_ASM_BEGIN                                                                 \
+                     ACO_ASM_KEEP_BASE("movl %%esi, %%edx\n\tsubl %%esp, %%edx\n\tmovl %%edx, ",   \
+                                       eax)                                                        \
+                     ACO_STR(ACO_ASM_HERE) "\n\t"                                                  \
+                     "movl %%edx, " ACO_STR(ACO_REG(ACO_REG_IDX_RETADDR, eax)) "\n\t"              \
+                     "movl %%esp, " ACO_STR(ACO_REG(ACO_REG_IDX_SP, eax)) "\n\t"                   \
+                     "movl %%ebp, " ACO_STR(ACO_REG(ACO_REG_IDX_BP, eax)) "\n\t"                   \
+                     ACO_STR(ACO_ASM_FPU(eax, ecx, ACO_ASM_LOAD_FPU)) "\n\t"                       \
+                     "movl " ACO_STR(ACO_REG(ACO_REG_IDX_BP, ecx)) ", %%ebp\n\t"                   \
+                     "movl " ACO_STR(ACO_REG(ACO_REG_IDX_SP, ecx)) ", %%esp\n\t"                   \
+                     "jmpl *" ACO_STR(ACO_REG(ACO_REG_IDX_RETADDR, ecx)) "\n"                      \
+                     "1:\n\t" ACO_ASM_LAND("endbr32\n\t")                                          \
+                     ACO_ASM_TAKE_BASE("movl ", ecx, ", %%esi\n\taddl %%esp, %%esi\n\t")           \
+                     ACO_ASM_END                                                                   \
                      : "+a"(from), "+c"(to)                                                        \
                      :                                                                             \
                      : "memory", "cc", "ebx", "edx", "esi", "edi" ACO_CLOBBER_X87               \
@@ -124,47 +156,50 @@
  * sticky flags that the ABI lets any call change, and above it the x87 control word. */
 #define ACO_MXCSR_CONTROL 0xffc0
 
-/* Loading a control register with a new value may cost tens of ns, and MXCSR's flags nearly always
- * differ: so only what is control is compared, each half by a load no wider than its store. */
+/* Keeps the control words of `from`, and has those of `to` loaded if they differ. Loading a new
+ * value may cost tens of ns, and MXCSR's flags nearly always differ: so only what is control is
+ * compared, each half by a load no wider than its store. Changes ebx and edx. There is no immediate
+ * operand, since clang drops the dollar sign of one in Intel's syntax. */
 #ifdef ACO_CONFIG_SHARE_FPU_MXCSR_ENV
-#define ACO_ASM_FPU(from, to)
+#define ACO_ASM_FPU(from, to, load)
 #else
-#define ACO_ASM_FPU(from, to)                                                                      \
-    "stmxcsr " ACO_REG_AT(ACO_REG_IDX_FPU) "(%%" from ")\n\t"                                      \
-    "fnstcw 2+" ACO_REG_AT(ACO_REG_IDX_FPU) "(%%" from ")\n\t"                                     \
-    "movzwl " ACO_REG_AT(ACO_REG_IDX_FPU) "(%%" from "), %%edx\n\t"                                \
-    "xorw " ACO_REG_AT(ACO_REG_IDX_FPU) "(%%" to "), %%dx\n\t"                                     \
-    "leal " ACO_STR(ACO_MXCSR_CONTROL) ", %%ebx\n\t"                                               \
-    "andl %%ebx, %%edx\n\t"                                                                        \
-    "movzwl 2+" ACO_REG_AT(ACO_REG_IDX_FPU) "(%%" from "), %%ebx\n\t"                              \
-    "xorw 2+" ACO_REG_AT(ACO_REG_IDX_FPU) "(%%" to "), %%bx\n\t"                                   \
-    "orl %%ebx, %%edx\n\t"                                                                         \
-    "jz 2f\n\t" ACO_ASM_LOAD_FPU                                                                   \
-    "2:\n\t"
+#define ACO_ASM_FPU(from, to, load)                                                                \
+    stmxcsr ACO_REG(ACO_REG_IDX_FPU, from);                                                        \
+    fnstcw 2+ACO_REG(ACO_REG_IDX_FPU, from);                                                       \
+    movzwl ACO_REG(ACO_REG_IDX_FPU, from), ACO_R(edx);                                             \
+    xorw ACO_REG(ACO_REG_IDX_FPU, to), ACO_R(dx);                                                  \
+    leal ACO_MXCSR_CONTROL, ACO_R(ebx);                                                            \
+    andl ACO_R(ebx), ACO_R(edx);                                                                   \
+    movzwl 2+ACO_REG(ACO_REG_IDX_FPU, from), ACO_R(ebx);                                           \
+    xorw 2+ACO_REG(ACO_REG_IDX_FPU, to), ACO_R(bx);                                                \
+    orl ACO_R(ebx), ACO_R(edx);                                                                    \
+    jz 2f;                                                                                         \
+    load;                                                                                          \
+    2:
 #endif
 
-/* clang does not let an asm clobber the register through which it addresses a frame that has both
- * over-aligned and variable-sized locals, nor say so: that register is pushed. */
+/* clang addresses a frame that has both over-aligned and variable-sized locals through a register
+ * of its own (rbx, esi), which it does not let an asm clobber, nor says so. Its distance from SP is
+ * kept in `base`: pushing the register would put call-frame information in the wrong. */
+#define ACO_BASE ACO_WORD*(ACO_REG_WORDS+1)+4 /* offset in aco_t */
 #ifdef __clang__
-#define ACO_ASM_PUSH(reg) "push %%" reg "\n\t"
-#define ACO_ASM_POP(reg) "pop %%" reg "\n\t"
+#define ACO_ASM_KEEP_BASE(store, co) store ACO_STR(ACO_BASE(ACO_R(co))) "\n\t"
+#define ACO_ASM_TAKE_BASE(load, co, add) load ACO_STR(ACO_BASE(ACO_R(co))) add
 #else
-#define ACO_ASM_PUSH(reg)
-#define ACO_ASM_POP(reg)
+#define ACO_ASM_KEEP_BASE(store, co)
+#define ACO_ASM_TAKE_BASE(load, co, add)
 #endif
 
 /* An arrival is an indirect jump: with branch tracking on, it needs a landing pad. */
 #if defined(__CET__) && (__CET__ & 1)
-#define ACO_ASM_LAND(insn) insn "\n\t"
+#define ACO_ASM_LAND(insn) insn
 #else
 #define ACO_ASM_LAND(insn)
 #endif
 
-/* The text is AT&T syntax also where the compiler writes Intel's (-masm=intel). It does without
- * immediate operands, whose dollar sign clang then drops. */
-#define ACO_ASM_BEGIN(base) "{|.att_syntax prefix\n\t}" ACO_ASM_PUSH(base)
-#define ACO_ASM_END(base, landing) \
-    ACO_ASM_LAND(landing) ACO_ASM_POP(base) "{|.intel_syntax noprefix\n\t}"
+/* The text is AT&T syntax also where the compiler writes Intel's (-masm=intel). */
+#define ACO_ASM_BEGIN "{|.att_syntax prefix\n\t}"
+#define ACO_ASM_END "{|.intel_syntax noprefix\n\t}"
 
 /* Every register that the compiler, as it was asked to, may keep a value in. Functions that get
  * SSE (on i386), AVX-512 or APX from an attribute instead of an option, or keep AMX tiles over a
@@ -209,38 +244,60 @@
  *   ACO_CONFIG_SHARE_FPU_MXCSR_ENV  all coroutines share one set of control words: the switch
  *                                   neither saves nor loads them
  *   ACO_USE_VALGRIND                tells memcheck of share stacks and of copies
- *   ACO_USE_ASAN                    reserved for AddressSanitizer: standalone coroutines run under
- *                                   it as they are, copying ones give false reports
+ *   ACO_USE_ASAN, ACO_USE_TSAN      tell AddressSanitizer, ThreadSanitizer of stacks and switches;
+ *                                   set by themselves where the compiler says that one is on
+ *   ACO_CONFIG_LIST                 keeps a list of each thread's coroutines, for debuggers
  *   ACO_CONFIG_STRESS               every yield evicts, every eviction moves the save stack, and
  *                                   what lies unused is overwritten: finds stray pointers
  * Of a single translation unit, if so wanted:
  *   ACO_CONFIG_NO_INLINE_SWITCH     the inline functions call acosw()
  *
  * A translation unit and a library of different configuration do not link: what the inline
- * functions call carries the configuration in its name.
+ * functions refer to carries the configuration in its name.
  */
+#if !defined(__ASSEMBLER__) && defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ACO_SEES_ASAN
+#endif
+#if __has_feature(thread_sanitizer)
+#define ACO_SEES_TSAN
+#endif
+#endif
+#if !defined(ACO_USE_ASAN) && (defined(__SANITIZE_ADDRESS__) || defined(ACO_SEES_ASAN))
+#define ACO_USE_ASAN
+#endif
+#if !defined(ACO_USE_TSAN) && (defined(__SANITIZE_THREAD__) || defined(ACO_SEES_TSAN))
+#define ACO_USE_TSAN
+#endif
+
 #ifdef ACO_CONFIG_SHARE_FPU_MXCSR_ENV
-#define ACO_CONFIG_FPU shareFPUenv
 #define ACO_REG_WORDS 3
+#define ACO_SWITCH_CONFIG aco_acosw_shareFPUenv
 #else
-#define ACO_CONFIG_FPU standaloneFPUenv
 #define ACO_REG_WORDS 4
+#define ACO_SWITCH_CONFIG aco_acosw_standaloneFPUenv
 #endif
 #ifdef ACO_USE_VALGRIND
-#define ACO_CONFIG_VALGRIND valgrind
+#define ACO_TAG_VALGRIND "_valgrind"
 #else
-#define ACO_CONFIG_VALGRIND no_valgrind
+#define ACO_TAG_VALGRIND "_no_valgrind"
 #endif
-#ifdef ACO_USE_ASAN
-#define ACO_CONFIG_ASAN asan
+#if defined(ACO_USE_ASAN)
+#define ACO_TAG_SANITIZER "_asan"
+#elif defined(ACO_USE_TSAN)
+#define ACO_TAG_SANITIZER "_tsan"
 #else
-#define ACO_CONFIG_ASAN no_asan
+#define ACO_TAG_SANITIZER ""
 #endif
-#define ACO_PASTE(a, b) ACO_PASTED(a, b)
-#define ACO_PASTED(a, b) a##_##b
-#define ACO_SWITCH_CONFIG ACO_PASTE(aco_acosw, ACO_CONFIG_FPU)
-#define ACO_CONFIGURED(name)                                                                       \
-    ACO_PASTE(ACO_PASTE(ACO_PASTE(name, ACO_CONFIG_VALGRIND), ACO_CONFIG_FPU), ACO_CONFIG_ASAN)
+#ifdef ACO_CONFIG_LIST
+#define ACO_TAG_LIST "_list"
+#else
+#define ACO_TAG_LIST ""
+#endif
+#define ACO_SYMBOL(name)                                                                           \
+    ACO_STR(__USER_LABEL_PREFIX__) name "_" ACO_STR(ACO_SWITCH_CONFIG) ACO_TAG_VALGRIND            \
+        ACO_TAG_SANITIZER ACO_TAG_LIST
+#define ACO_CONFIGURED(name) __asm__(ACO_SYMBOL(name))
 
 #ifndef __ASSEMBLER__
 
@@ -265,9 +322,15 @@
 /* For a function that reads or writes another coroutine's frames: AddressSanitizer leaves it be. */
 #define aco_attr_no_asan __attribute__((no_sanitize_address))
 
-/* A function that is inline here and exported by the library under the same name. */
+/* A function that is inline here and exported by the library under the same name. Compilers do not
+ * inline into a function that differs in what a sanitizer may do, so there it is not forced. */
+#if defined(ACO_USE_ASAN) || defined(ACO_USE_TSAN)
+#define ACO_ALWAYS
+#else
+#define ACO_ALWAYS always_inline,
+#endif
 #ifndef ACO_INLINE
-#define ACO_INLINE extern inline __attribute__((gnu_inline, always_inline))
+#define ACO_INLINE extern inline __attribute__((ACO_ALWAYS gnu_inline))
 #endif
 #define ACO_NORETURN __attribute__((noreturn))
 
@@ -318,14 +381,28 @@ struct aco_s {
     char is_end;                    /* 1 once it has called aco_exit() */
     char is_owner;                  /* 1 if share_stack->owner is this one */
     char has_save_block;            /* 1 if save_stack.ptr is a block of its own, to be freed */
+    int32_t base;                   /* see ACO_BASE */
     aco_share_stack_t *share_stack; /* where it runs; NULL for a main coroutine */
     aco_save_stack_t save_stack;    /* at first, memory that follows this struct */
     aco_cofuncp_t fp;               /* entry function; NULL for a main coroutine */
     void *arg;                      /* the user's; see aco_get_arg() */
+#if defined(ACO_USE_ASAN) || defined(ACO_USE_TSAN)
+    void *sanitizer_state;  /* ASan's fake stack while it is suspended; TSan's fiber */
+    void *sanitizer_shadow; /* ASan's shadow bytes of the frames that are saved out */
+    const void *stack_ptr;  /* lowest byte of the stack it runs on */
+    size_t stack_sz;        /* its bytes */
+#endif
+#ifdef ACO_CONFIG_LIST
+    aco_t *list_next;  /* the next older coroutine of its thread */
+    aco_t **list_link; /* what points to this one; in a copy of an aco_t, to the original */
+#endif
 };
 
 /* The running coroutine of this thread; see aco_get_co(). */
-extern __thread aco_t *aco_gtls_co;
+extern __thread aco_t *aco_gtls_co ACO_CONFIGURED("aco_gtls_co");
+#ifdef ACO_CONFIG_LIST
+extern __thread aco_t *aco_gtls_list; /* the newest coroutine of this thread */
+#endif
 
 /* ==== Life of a thread ======================================================================= */
 
@@ -341,7 +418,7 @@ int aco_version(void);
  * returns. NULL means the default one, which names the coroutine on stderr. May be called again,
  * to change either. Aborts if the library contradicts itself (see aco_runtime_test()).
  */
-void aco_thread_init(aco_cofuncp_t last_word);
+void aco_thread_init(aco_cofuncp_t last_word) ACO_CONFIGURED("aco_thread_init");
 
 /*
  * Checks at run time what can't be checked before: that aco.c, acosw.S and the system fit together.
@@ -470,16 +547,44 @@ ACO_NORETURN void aco_funcp_protector(void);
 #define ACO_LAUNDER(ptr) __asm__("" : "+r"(ptr))
 
 /* The cold paths. */
-__attribute__((cold)) aco_t *ACO_CONFIGURED(aco_check_resume)(const aco_t *co);
-void ACO_CONFIGURED(aco_acquire)(aco_t *co);
-ACO_NORETURN __attribute__((cold)) void ACO_CONFIGURED(aco_misuse)(const char *call,
-                                                                   const aco_t *co);
-void ACO_CONFIGURED(aco_thread_init)(aco_cofuncp_t last_word);
+__attribute__((cold)) aco_t *aco_check_resume(const aco_t *co);
+void aco_acquire(aco_t *co);
+ACO_NORETURN __attribute__((cold)) void aco_misuse(const char *call, const aco_t *co);
 
-ACO_INLINE void aco_thread_init(aco_cofuncp_t last_word)
-{
-    ACO_CONFIGURED(aco_thread_init)(last_word);
-}
+/* What a sanitizer must know before a switch. TSan counts calls and returns per coroutine: it is
+ * told by the function that switches itself. */
+#if defined(ACO_USE_ASAN)
+void aco_tell_switch(aco_t *from, aco_t *to);
+#define ACO_TELL_SWITCH(from, to) aco_tell_switch(from, to)
+#elif defined(ACO_USE_TSAN)
+void __tsan_switch_to_fiber(void *fiber, unsigned flags);
+#define ACO_TELL_SWITCH(from, to) __tsan_switch_to_fiber((to)->sanitizer_state, 0)
+#else
+#define ACO_TELL_SWITCH(from, to) ((void)0)
+#endif
+
+/* Suspends `from` and continues `to`, both variables. Once `from` is continued, it is kept, `to` is
+ * not: it need not lie on the stack meanwhile. */
+#if defined(ACO_SWITCH_ASM) && !defined(ACO_CONFIG_NO_INLINE_SWITCH)
+#define ACO_SWITCH(from, to)                                                                       \
+    do {                                                                                           \
+        ACO_TELL_SWITCH(from, to);                                                                 \
+        ACO_SWITCH_ASM(from, to);                                                                  \
+        from = to;                                                                                 \
+    } while (0)
+#else
+#define ACO_SWITCH(from, to)                                                                       \
+    do {                                                                                           \
+        ACO_TELL_SWITCH(from, to);                                                                 \
+        acosw(from, to);                                                                           \
+    } while (0)
+#endif
+
+#ifdef ACO_CONFIG_STRESS
+void aco_stress(aco_share_stack_t *share_stack);
+#else
+#define aco_stress(share_stack) ((void)(share_stack))
+#endif
 
 ACO_INLINE aco_t *aco_get_co(void) { return aco_gtls_co; }
 ACO_INLINE aco_t *aco_co(void) { return aco_gtls_co; }
@@ -488,7 +593,7 @@ ACO_INLINE void *aco_get_arg(void)
 {
     const aco_t *co = aco_gtls_co;
     if (aco_unlikely(co == NULL)) {
-        ACO_CONFIGURED(aco_misuse)("aco_get_arg", co);
+        aco_misuse("aco_get_arg", co);
     }
     return co->arg;
 }
@@ -496,31 +601,10 @@ ACO_INLINE void *aco_get_arg(void)
 ACO_INLINE int aco_is_main_co(const aco_t *co)
 {
     if (aco_unlikely(co == NULL)) {
-        ACO_CONFIGURED(aco_misuse)("aco_is_main_co", co);
+        aco_misuse("aco_is_main_co", co);
     }
     return co->main_co == NULL;
 }
-
-/* Suspends `from` and continues `to`, both variables. Once `from` is continued, it is kept, `to` is
- * not: it need not lie on the stack meanwhile. */
-#if defined(ACO_SWITCH_ASM) && !defined(ACO_CONFIG_NO_INLINE_SWITCH)
-#define ACO_SWITCH(from, to)                                                                       \
-    do {                                                                                           \
-        ACO_SWITCH_ASM(from, to);                                                                  \
-        from = to;                                                                                 \
-    } while (0)
-#else
-#define ACO_SWITCH(from, to) acosw(from, to)
-#endif
-
-#ifdef ACO_CONFIG_STRESS
-void aco_stress(aco_share_stack_t *share_stack);
-#define ACO_STRESS_BEFORE(co) aco_share_stack_t *share_stack = (co)->share_stack
-#define ACO_STRESS_AFTER() aco_stress(share_stack)
-#else
-#define ACO_STRESS_BEFORE(co)
-#define ACO_STRESS_AFTER()
-#endif
 
 ACO_INLINE void aco_resume(aco_t *co)
 {
@@ -528,43 +612,34 @@ ACO_INLINE void aco_resume(aco_t *co)
     ACO_LAUNDER(co);
     ACO_LAUNDER(main_co);
     if (aco_unlikely(co == NULL || co->main_co != caller)) {
-        main_co = ACO_CONFIGURED(aco_check_resume)(co);
+        main_co = aco_check_resume(co);
     }
     if (aco_unlikely(!co->is_owner)) {
-        ACO_CONFIGURED(aco_acquire)(co);
+        aco_acquire(co);
     }
-    ACO_STRESS_BEFORE(co);
+    aco_share_stack_t *share_stack = co->share_stack;
     aco_gtls_co = co;
     ACO_SWITCH(main_co, co);
     aco_gtls_co = main_co;
-    ACO_STRESS_AFTER();
+    aco_stress(share_stack);
 }
 
-ACO_INLINE void aco_yield(void)
+/* What aco_yield() and its kind do in the name of `call`, with `co` that runs. */
+ACO_INLINE void aco_suspend(const char *call, aco_t *co)
 {
-    aco_t *co = aco_gtls_co;
     ACO_LAUNDER(co);
     if (aco_unlikely(co == NULL || co->main_co == NULL)) {
-        ACO_CONFIGURED(aco_misuse)("aco_yield", co);
+        aco_misuse(call, co);
     }
     aco_t *main_co = co->main_co;
     ACO_SWITCH(co, main_co);
 }
 
-ACO_INLINE void aco_yield1(aco_t *co)
+ACO_INLINE ACO_NORETURN void aco_end(const char *call, aco_t *co)
 {
-    if (aco_unlikely(co == NULL || co != aco_gtls_co || co->main_co == NULL)) {
-        ACO_CONFIGURED(aco_misuse)("aco_yield1", co);
-    }
-    aco_yield();
-}
-
-ACO_INLINE ACO_NORETURN void aco_exit(void)
-{
-    aco_t *co = aco_gtls_co;
     ACO_LAUNDER(co);
     if (aco_unlikely(co == NULL || co->main_co == NULL)) {
-        ACO_CONFIGURED(aco_misuse)("aco_exit", co);
+        aco_misuse(call, co);
     }
     co->is_end = 1;
     co->is_owner = 0;
@@ -574,12 +649,24 @@ ACO_INLINE ACO_NORETURN void aco_exit(void)
     __builtin_unreachable();
 }
 
+ACO_INLINE aco_t *aco_check_running(const char *call, aco_t *co)
+{
+    if (aco_unlikely(co != aco_gtls_co)) {
+        aco_misuse(call, co);
+    }
+    return co;
+}
+
+ACO_INLINE void aco_yield(void) { aco_suspend("aco_yield", aco_gtls_co); }
+ACO_INLINE void aco_yield1(aco_t *co)
+{
+    aco_suspend("aco_yield1", aco_check_running("aco_yield1", co));
+}
+
+ACO_INLINE ACO_NORETURN void aco_exit(void) { aco_end("aco_exit", aco_gtls_co); }
 ACO_INLINE ACO_NORETURN void aco_exit1(aco_t *co)
 {
-    if (aco_unlikely(co == NULL || co != aco_gtls_co || co->main_co == NULL)) {
-        ACO_CONFIGURED(aco_misuse)("aco_exit1", co);
-    }
-    aco_exit();
+    aco_end("aco_exit1", aco_check_running("aco_exit1", co));
 }
 
 #ifdef __cplusplus

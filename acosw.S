@@ -40,7 +40,8 @@
 
 /* ==== Portability ============================================================================ */
 
-#define FUNCTION(name) .globl name; .type name, @function; .balign 16; name:
+#define LABEL(name) .type name, @function; name:
+#define FUNCTION(name) .balign 16; .globl name; LABEL(name)
 #define END(name) .cfi_endproc; .size name, .-name
 
 #if defined(__CET__) && (__CET__ & 1)
@@ -51,33 +52,9 @@
 
 /* ==== What the two x86 blocks share ========================================================== */
 
-#define REG(idx, base) ACO_WORD*idx(base)
-
 /* A callee-saved register goes to the stack or comes from there; unwinders are told. */
 #define PUSH(reg) push reg; .cfi_adjust_cfa_offset ACO_WORD; .cfi_rel_offset reg, 0
 #define POP(reg) pop reg; .cfi_adjust_cfa_offset -ACO_WORD; .cfi_restore reg
-
-/*
- * The control words of `from` are kept, those of `to` loaded if they differ in what is control:
- * loading costs tens of ns where it changes something, and MXCSR's sticky flags nearly always
- * differ. Each half is read by a load no wider than its store. Changes ebx, edx.
- */
-#ifdef ACO_CONFIG_SHARE_FPU_MXCSR_ENV
-#define SWITCH_CONTROL_WORDS(from, to)
-#else
-#define SWITCH_CONTROL_WORDS(from, to) \
-    stmxcsr REG(ACO_REG_IDX_FPU, from); \
-    fnstcw 2+REG(ACO_REG_IDX_FPU, from); \
-    movzwl REG(ACO_REG_IDX_FPU, from), %edx; \
-    movzwl 2+REG(ACO_REG_IDX_FPU, from), %ebx; \
-    xorw REG(ACO_REG_IDX_FPU, to), %dx; \
-    xorw 2+REG(ACO_REG_IDX_FPU, to), %bx; \
-    andl $ACO_MXCSR_CONTROL, %edx; \
-    orl %ebx, %edx; \
-    jz 1f; \
-    call .Lload_control_words; \
-1:
-#endif
 
 /*
  * The control words of `to` are loaded, with the flags of MXCSR as they are. The x87 flags are
@@ -85,7 +62,7 @@
  * word of `to` serves as memory meanwhile. Changes eax, ebx, edx.
  */
 #define LOAD_CONTROL_WORDS(to) \
-    movl REG(ACO_REG_IDX_FPU, to), %edx; \
+    movl ACO_REG(ACO_REG_IDX_FPU, to), %edx; \
     movl %edx, %ebx; \
     shrl $16, %ebx; \
     notl %ebx; \
@@ -94,12 +71,12 @@
     testb $0x3f, %bl; \
     jz 1f; \
     fnclex; \
-1:  fldcw 2+REG(ACO_REG_IDX_FPU, to); \
-    stmxcsr REG(ACO_REG_IDX_FPU, to); \
-    xorl REG(ACO_REG_IDX_FPU, to), %edx; \
+1:  fldcw 2+ACO_REG(ACO_REG_IDX_FPU, to); \
+    stmxcsr ACO_REG(ACO_REG_IDX_FPU, to); \
+    xorl ACO_REG(ACO_REG_IDX_FPU, to), %edx; \
     andl $ACO_MXCSR_CONTROL, %edx; \
-    xorl %edx, REG(ACO_REG_IDX_FPU, to); \
-    ldmxcsr REG(ACO_REG_IDX_FPU, to)
+    xorl %edx, ACO_REG(ACO_REG_IDX_FPU, to); \
+    ldmxcsr ACO_REG(ACO_REG_IDX_FPU, to)
 
     .att_syntax prefix /* also where the compiler was asked for Intel's */
     .text
@@ -122,18 +99,18 @@ FUNCTION(acosw)
     PUSH(%r15)
     .cfi_remember_state
     leaq .Lcontinued(%rip), %rax
-    movq %rax, REG(ACO_REG_IDX_RETADDR, %rdi)
-    movq %rsp, REG(ACO_REG_IDX_SP, %rdi)
-    movq %rbp, REG(ACO_REG_IDX_BP, %rdi)
-    SWITCH_CONTROL_WORDS(%rdi, %rsi)
+    movq %rax, ACO_REG(ACO_REG_IDX_RETADDR, rdi)
+    movq %rsp, ACO_REG(ACO_REG_IDX_SP, rdi)
+    movq %rbp, ACO_REG(ACO_REG_IDX_BP, rdi)
+    ACO_ASM_FPU(rdi, rsi, call .Lload_control_words)
 
-    movq REG(ACO_REG_IDX_BP, %rsi), %rbp
+    movq ACO_REG(ACO_REG_IDX_BP, rsi), %rbp
     /* rbp: DW_CFA_expression 6, { DW_OP_breg5 8*ACO_REG_IDX_BP } */
     .cfi_escape 0x10, 6, 2, 0x75, 8*ACO_REG_IDX_BP
-    movq REG(ACO_REG_IDX_SP, %rsi), %rsp
+    movq ACO_REG(ACO_REG_IDX_SP, rsi), %rsp
     /* CFA: DW_CFA_def_cfa_expression { DW_OP_breg5 8*ACO_REG_IDX_SP; deref; plus_uconst 48 } */
     .cfi_escape 0x0f, 5, 0x75, 8*ACO_REG_IDX_SP, 0x06, 0x23, 48
-    jmpq *REG(ACO_REG_IDX_RETADDR, %rsi)
+    jmpq *ACO_REG(ACO_REG_IDX_RETADDR, rsi)
 
 .Lcontinued:
     .cfi_restore_state
@@ -151,7 +128,7 @@ FUNCTION(aco_load_fpucw_mxcsr)
 .Lload_control_words:
     .cfi_startproc
     LANDING_PAD(endbr64)
-    LOAD_CONTROL_WORDS(%rsi)
+    LOAD_CONTROL_WORDS(rsi)
     ret
 END(aco_load_fpucw_mxcsr)
 
@@ -167,13 +144,17 @@ END(aco_save_fpucw_mxcsr)
 /*
  * An entry function that returns arrives here, with SP at align_highptr and so aligned for a call,
  * which must leave the word below alone (I4): the last word may end the coroutine after all.
- * Unwinders look up the address before a return address: the nop puts that into this function,
- * where they learn that there is no caller.
+ * Unwinders look up the address before a return address: they find aco_coroutine_end, and learn
+ * there that it has no caller.
  */
+    .balign 16
+LABEL(aco_coroutine_end)
     .cfi_startproc
     .cfi_undefined rip
     nop
-FUNCTION(aco_funcp_protector_asm)
+    .size aco_coroutine_end, 1
+    .globl aco_funcp_protector_asm
+LABEL(aco_funcp_protector_asm)
     subq $16, %rsp
     call aco_funcp_protector@PLT
     ud2
@@ -202,18 +183,18 @@ FUNCTION(acosw)
 1:  popl %edx
     .cfi_adjust_cfa_offset -4
     addl $.Lcontinued-1b, %edx
-    movl %edx, REG(ACO_REG_IDX_RETADDR, %eax)
-    movl %esp, REG(ACO_REG_IDX_SP, %eax)
-    movl %ebp, REG(ACO_REG_IDX_BP, %eax)
-    SWITCH_CONTROL_WORDS(%eax, %ecx)
+    movl %edx, ACO_REG(ACO_REG_IDX_RETADDR, eax)
+    movl %esp, ACO_REG(ACO_REG_IDX_SP, eax)
+    movl %ebp, ACO_REG(ACO_REG_IDX_BP, eax)
+    ACO_ASM_FPU(eax, ecx, call .Lload_control_words)
 
-    movl REG(ACO_REG_IDX_BP, %ecx), %ebp
+    movl ACO_REG(ACO_REG_IDX_BP, ecx), %ebp
     /* ebp: DW_CFA_expression 5, { DW_OP_breg0 4*ACO_REG_IDX_BP } */
     .cfi_escape 0x10, 5, 2, 0x70, 4*ACO_REG_IDX_BP
-    movl REG(ACO_REG_IDX_SP, %ecx), %esp
+    movl ACO_REG(ACO_REG_IDX_SP, ecx), %esp
     /* CFA: DW_CFA_def_cfa_expression { DW_OP_breg0 4*ACO_REG_IDX_SP; deref; plus_uconst 16 } */
     .cfi_escape 0x0f, 5, 0x70, 4*ACO_REG_IDX_SP, 0x06, 0x23, 16
-    jmpl *REG(ACO_REG_IDX_RETADDR, %ecx)
+    jmpl *ACO_REG(ACO_REG_IDX_RETADDR, ecx)
 
 .Lcontinued:
     .cfi_restore_state
@@ -231,7 +212,7 @@ FUNCTION(aco_load_fpucw_mxcsr)
     .cfi_startproc
     LANDING_PAD(endbr32)
     PUSH(%eax)
-    LOAD_CONTROL_WORDS(%ecx)
+    LOAD_CONTROL_WORDS(ecx)
     POP(%eax)
     ret
 END(aco_load_fpucw_mxcsr)
@@ -247,10 +228,14 @@ FUNCTION(aco_save_fpucw_mxcsr)
 END(aco_save_fpucw_mxcsr)
 
 /* A call through the PLT of position-independent code needs ebx. */
+    .balign 16
+LABEL(aco_coroutine_end)
     .cfi_startproc
     .cfi_undefined eip
     nop
-FUNCTION(aco_funcp_protector_asm)
+    .size aco_coroutine_end, 1
+    .globl aco_funcp_protector_asm
+LABEL(aco_funcp_protector_asm)
     subl $16, %esp
     call 1f
 1:  popl %ebx

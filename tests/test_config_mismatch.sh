@@ -21,16 +21,18 @@ calls=(
 )
 
 # Configurations: a name, and the options that make it.
-names=(own shared valgrind asan)
+names=(own shared valgrind asan tsan list)
 declare -A options=(
     [own]=""
     [shared]=-DACO_CONFIG_SHARE_FPU_MXCSR_ENV
     [valgrind]=-DACO_USE_VALGRIND
-    [asan]=-DACO_USE_ASAN
+    [asan]=-fsanitize=address
+    [tsan]=-fsanitize=thread
+    [list]=-DACO_CONFIG_LIST
 )
 if ! echo '#include <valgrind/memcheck.h>' | "${compiler[@]}" -E - >"$TMP/said" 2>&1; then
     echo "valgrind: its headers were not found, not tested"
-    names=(own shared asan)
+    names=(own shared asan tsan list)
 fi
 
 build_library() {
@@ -60,19 +62,21 @@ build_callers() {
 for name in "${names[@]}"; do
     build_library "$name"
     build_callers "$name"
-    must "$name: does not link with its own library" "${compiler[@]}" \
+    read -ra flags <<<"${options[$name]}"
+    must "$name: does not link with its own library" "${compiler[@]}" "${flags[@]}" \
         "$TMP/user-$name.o" "$TMP/aco-$name.o" "$TMP/acosw-$name.o" -o "$TMP/user"
     must "$name: fails with its own library" "$TMP/user"
 done
 echo "of the same configuration: ${names[*]} link and run"
 
 for program in "${names[@]}"; do
+    read -ra flags <<<"${options[$program]}"
     for library in "${names[@]}"; do
         [ "$program" != "$library" ] || continue
         for i in "${!calls[@]}"; do
             must_not "$program: what calls ${calls[i]} links with a library for $library" \
-                'undefined reference to .*(FPUenv|valgrind|asan)' \
-                "${compiler[@]}" "$TMP/caller-$program-$i.o" "$TMP/aco-$library.o" \
+                'undefined reference to .*aco_(gtls_co|thread_init)_' \
+                "${compiler[@]}" "${flags[@]}" "$TMP/caller-$program-$i.o" "$TMP/aco-$library.o" \
                 "$TMP/acosw-$library.o" -o "$TMP/caller"
         done
     done
@@ -98,7 +102,7 @@ if [ -f "$OUTPUT/libaco.so" ]; then
     for program in "${names[@]:1}"; do
         for i in "${!calls[@]}"; do
             must_not "$program: a program links with the shared library that is built" \
-                'undefined reference to .*(FPUenv|valgrind|asan)' \
+                'undefined reference to .*aco_(gtls_co|thread_init)_' \
                 "${compiler[@]}" "$TMP/caller-$program-$i.o" "$OUTPUT/libaco.so" -o "$TMP/caller"
         done
     done
