@@ -6,11 +6,12 @@
 # Relies on bash 4.4, a C compiler and binutils; says what else is missing and how to get it.
 set -euo pipefail
 
-readonly USAGE="usage: ./make.sh [-i] [-o no-m32] [-o no-valgrind] [-h] [run | tests]
+readonly USAGE="usage: ./make.sh [-i] [-o no-m32] [-o no-valgrind] [-h] [library | run | tests]
 
   (nothing)       build the library, the synopsis, the tutorials and the benchmark
-  run             the same, then run the synopsis and the benchmark's headline rows
-  tests           the same, and build tests/; ./test.sh runs them
+  library         build the library alone
+  run             build as with nothing, then run the synopsis and the benchmark's headline rows
+  tests           build as with nothing, and the tests, too; ./test.sh runs them
 
   -i              first install what is missing (with apt-get)
   -o no-m32       leave out the 32-bit variants
@@ -22,6 +23,10 @@ readonly USAGE="usage: ./make.sh [-i] [-o no-m32] [-o no-valgrind] [-h] [run | t
 
 A variant is output/NAME..[m32.]{no_valgrind|valgrind}.{standaloneFPUenv|shareFPUenv}"
 
+shopt -s nullglob
+# Optional parts, each in a folder of its own.
+EXTRA=(extra/*/aco_*.c)
+TESTS=(tests/test_*.c extra/*/test_*.c)
 readonly PROGRAMS=(test_aco_synopsis test_aco_tutorial_{0..6} test_aco_benchmark)
 readonly WARNINGS=(-Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wundef -Werror)
 readonly OUTPUT=output
@@ -160,9 +165,11 @@ require() {
 
 # make_target TARGET SOURCE... -- COMMAND...: runs the command, in the background, if the target is
 # missing, older than a source, or was made by another command. A failure is seen by finish_targets.
+# BUILT lists all targets of the run, whether they were up to date or not.
 make_target() {
     local target=$1 source stale=0
     shift
+    printf '%s\n' "$target" >> "$BUILT"
     local sources=()
     while [[ $1 != -- ]]; do
         sources+=("$1")
@@ -225,13 +232,16 @@ variants() {
 
 # The objects of the library in a variant, in OBJECTS.
 make_objects() {
-    local variant=$1 flags
+    local variant=$1 source object flags
     mapfile -t flags < <(flags_of "$variant")
-    OBJECTS=("$OUTPUT/objects/aco..$variant.o" "$OUTPUT/objects/acosw..$variant.o")
-    make_target "${OBJECTS[0]}" aco.h aco.c -- \
-        "${COMPILE[@]}" "${flags[@]}" -fPIC -c aco.c -o "${OBJECTS[0]}"
-    make_target "${OBJECTS[1]}" aco.h acosw.S -- \
-        "${COMPILE[@]}" "${flags[@]}" -fPIC -c acosw.S -o "${OBJECTS[1]}"
+    OBJECTS=()
+    for source in aco.c acosw.S "${EXTRA[@]}"; do
+        object=$(basename "${source%.*}")
+        object=$OUTPUT/objects/$object..$variant.o
+        make_target "$object" aco.h "${source%.*}".[chS] -- \
+            "${COMPILE[@]}" "${flags[@]}" -fPIC -c "$source" -o "$object"
+        OBJECTS+=("$object")
+    done
 }
 
 make_libraries() {
@@ -284,10 +294,10 @@ make_tests() {
         for stress in "" .stress; do
             make_objects "$variant$stress"
             mapfile -t flags < <(flags_of "$variant$stress")
-            for source in tests/test_*.c; do
+            for source in "${TESTS[@]}"; do
                 target=$OUTPUT/tests/$(basename "$source" .c)..$variant$stress
                 read -r -a more < <(sed -n 's,^// build: ,,p' "$source"; echo)
-                make_target "$target" "$source" tests/*.[ch] "${OBJECTS[@]}" -- \
+                make_target "$target" "$source" {tests,extra/*}/*.[ch] "${OBJECTS[@]}" -- \
                     "${COMPILE[@]}" "${flags[@]}" "$source" tests/harness.c "${OBJECTS[@]}" \
                     "${more[@]}" -o "$target" -lcmocka -lpthread -lm -ldl
             done
@@ -332,7 +342,7 @@ while getopts :io:h option; do
 done
 shift $((OPTIND - 1))
 goal=${1:-programs}
-if (($# > 1)) || [[ ! $goal =~ ^(programs|run|tests)$ ]]; then
+if (($# > 1)) || [[ ! $goal =~ ^(library|programs|run|tests)$ ]]; then
     usage_error "unknown argument $goal${2:+ $2}"
 fi
 
@@ -343,8 +353,13 @@ if ((install)); then
     install_missing
 fi
 require "$goal"
+mkdir -p "$OUTPUT"
+BUILT=$OUTPUT/.built
+: > "$BUILT"
 make_libraries
-make_programs
+if [[ $goal != library ]]; then
+    make_programs
+fi
 if [[ $goal == tests ]]; then
     make_tests
 fi

@@ -89,16 +89,16 @@ run_test() {
 
 # ---- All of them ---------------------------------------------------------------------------------
 
-# The paths of all tests, or of those that the arguments name. The one that fails on purpose, to
-# prove that this script can fail, runs only when named.
+# The paths of all tests, or of those that the arguments name: what make.sh has built, then scripts.
+# The one that fails on purpose, to prove that this script can fail, runs only when named.
 list_tests() {
     local path name
-    for path in output/test_aco_*..* output/tests/test_*..* tests/{test_*,fails_on_purpose}.sh; do
-        [[ -f $path ]] || continue
-        [[ $path == *m32.* && $m32 == 0 ]] && continue
-        [[ $path == *.valgrind.* && $path != *no_valgrind* && $valgrind == 0 ]] && continue
+    {
+        grep -E '^output/(tests/)?test_' output/.built
+        printf '%s\n' {tests,tests/*,extra/*,tools/*,examples/*}/test_*.sh
+    } | while IFS= read -r path; do
         if (($# == 0)); then
-            [[ $path == */fails_on_purpose.sh ]] || printf '%s\n' "$path"
+            printf '%s\n' "$path"
             continue
         fi
         for name in "$@"; do
@@ -108,12 +108,16 @@ list_tests() {
             fi
         done
     done
+    if [[ "$*" == fails_on_purpose ]]; then
+        printf 'tests/fails_on_purpose.sh\n'
+    fi
 }
 
 # Runs the tests whose paths it reads, as many at a time as there are processors.
 run_tests() {
     local path
     while IFS= read -r path; do
+        [[ -n $path ]] || continue
         while (($(jobs -rp | wc -l) >= JOBS)); do
             wait -n || true
         done
@@ -124,14 +128,19 @@ run_tests() {
 }
 
 run_once() {
-    local results=$TMP/results passed failed skipped
-    list_tests "$@" | run_tests | tee "$results"
+    local results=$TMP/results listed passed failed skipped
+    mapfile -t listed < <(list_tests "$@")
+    printf '%s\n' "${listed[@]}" | run_tests | tee "$results"
     passed=$(grep -c '^passed ' "$results" || true)
     failed=$(grep -c '^FAILED ' "$results" || true)
     skipped=$(grep -c '^skipped ' "$results" || true)
     if ((passed + failed == 0)); then
         printf 'FAILED: no test was executed%s\n' "${*:+ (none matches $*)}"
         failed=1
+    fi
+    if ((passed + failed + skipped < ${#listed[@]})); then
+        printf 'FAILED: %d tests were listed, not all of them came to an end\n' "${#listed[@]}"
+        failed=$((failed + 1))
     fi
     printf '\n%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
     ((failed == 0))
@@ -158,14 +167,14 @@ check_version() {
 
 # ---- Command line --------------------------------------------------------------------------------
 
-m32=1 valgrind=1 make_options=()
+m32=1 make_options=()
 while getopts :io:h option; do
     case $option in
     i) make_options+=(-i) ;;
     o)
         case $OPTARG in
         no-m32) m32=0 ;;
-        no-valgrind) valgrind=0 ;;
+        no-valgrind) ;;
         *) usage_error "unknown option -o $OPTARG" ;;
         esac
         make_options+=(-o "$OPTARG")
@@ -180,7 +189,10 @@ while getopts :io:h option; do
 done
 shift $((OPTIND - 1))
 
-bash make.sh "${make_options[@]}" tests
+shopt -s nullglob
+goal=tests
+[[ ${1:-} != version_check=* ]] || goal=library
+bash make.sh "${make_options[@]}" "$goal"
 
 LOGS=$PWD/output/logs JOBS=$(nproc)
 mkdir -p "$LOGS"
