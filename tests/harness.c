@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 
 #define CHILD_TIME_LIMIT 60 /* seconds */
-#define CHILD_TEXT_SZ 4096  /* bytes of a child's stderr; more is a failure anyway */
+#define CHILD_TEXT_SZ 16384 /* bytes of a child's stderr; more is a failure anyway */
 
 /* ==== Instance ================================================================================ */
 
@@ -240,13 +240,18 @@ const char *expect_abort_at(act_t act, void *arg, const char *call, const char *
     return child.text;
 }
 
-void expect_signal_at(act_t act, void *arg, int signal_no, const char *file, int line)
+const char *expect_death_at(act_t act, void *arg, int signal_no, const char *file, int line)
 {
     run_child(act, arg);
     if (!WIFSIGNALED(child.status) || WTERMSIG(child.status) != signal_no) {
         fail_on_child(strsignal(signal_no), file, line);
     }
-    if (child.text[0] != '\0') {
+    return child.text;
+}
+
+void expect_signal_at(act_t act, void *arg, int signal_no, const char *file, int line)
+{
+    if (expect_death_at(act, arg, signal_no, file, line)[0] != '\0') {
         fail_on_child("no word on stderr", file, line);
     }
 }

@@ -94,6 +94,10 @@ typedef void (*act_t)(void *arg);
 const char *expect_abort_at(act_t act, void *arg, const char *call, const char *words,
                             const char *file, int line);
 
+/* The same for death of any signal, with whatever text on stderr, which is returned. */
+#define expect_death(act, arg, signal_no) expect_death_at(act, arg, signal_no, __FILE__, __LINE__)
+const char *expect_death_at(act_t act, void *arg, int signal_no, const char *file, int line);
+
 /* The same for death of any signal, and for exit with a status; both without a word on stderr. */
 #define expect_signal(act, arg, signal_no) expect_signal_at(act, arg, signal_no, __FILE__, __LINE__)
 void expect_signal_at(act_t act, void *arg, int signal_no, const char *file, int line);
