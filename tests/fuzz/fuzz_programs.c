@@ -1,0 +1,622 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A libFuzzer target. Its input is a program, a few bytes per operation, which main and the
+ * coroutines follow in turn: main resumes; a coroutine goes deeper, returns, yields at any depth
+ * and exits; both create, copy, reset and destroy other coroutines, set arguments and change
+ * control words. A model says after every operation what must be true of all coroutines and share
+ * stacks. At the end all coroutines return from all their levels and exit, and all is freed.
+ *
+ * What is not as the model says is a line on stderr and abort(), on whichever stack that is found.
+ * Relies on aco.h, on harness.h for patterns and for where frames lie, and on no_inline.h.
+ */
+#include "tests/harness.h"
+#include "tests/no_inline.h"
+
+#include <alloca.h>
+
+#define SLOT_CT 16
+#define MAIN_CT 2
+#define ARG_CT 8
+#define LEVEL_RESERVE ((size_t)8 << 10) /* bytes that a level leaves for what it calls */
+#define LEVEL_STEP 16u                  /* bytes; the largest level has 255 times as many */
+#define SMALL_LEVEL_SZ 16u              /* bytes */
+#define ALIGNED_LEVEL_SZ 128u           /* bytes; its alignment, too */
+
+#ifdef ACO_CONFIG_SHARE_FPU_MXCSR_ENV
+#define IS_SHARED 1
+#else
+#define IS_SHARED 0
+#endif
+
+/* On any stack, however small: so nothing is formatted. */
+#define CHECK(EX) ((EX) ? (void)0 : die_of(CHECK_PLACE "not so: " #EX "\n"))
+#define CHECK_PLACE __FILE__ ":" ACO_STR(__LINE__) ": "
+
+ACO_NORETURN static void die_of(const char *line)
+{
+    ssize_t written = write(STDERR_FILENO, line, strlen(line));
+    (void)written;
+    abort();
+}
+
+/* ==== Model =================================================================================== */
+
+/* The states of a slot, of which a set may be named. */
+enum {
+    ABSENT = 1,
+    FRESH = 2, /* in init, and never resumed */
+    RESET = 4, /* in init again */
+    RUNNING = 8,
+    YIELDED = 16,
+    ENDED = 32,
+};
+#define RESUMABLE (FRESH | RESET | YIELDED)
+#define AT_REST (RESUMABLE | ENDED)
+#define PRESENT (AT_REST | RUNNING)
+
+typedef struct {
+    unsigned state;
+    aco_t *co;
+    aco_t *original; /* whose copy it is, or NULL */
+    aco_t *main_co;
+    void *arg;
+    unsigned stack;
+    uint32_t words; /* its control words */
+    uint32_t ct_levels;
+    const char *innermost; /* frame of the function that yielded */
+    size_t ct_save, ct_restore, max_cpsz;
+    size_t live_sz;
+    uint64_t digest; /* of its live frames */
+} slot_t;
+
+/* One coroutine at a time is made on the first; the last has no guard page. */
+enum { STANDALONE, SHARED, SMALL, STACK_CT };
+static const size_t stack_sizes[STACK_CT] = {(size_t)64 << 10, (size_t)64 << 10, (size_t)12 << 10};
+
+/* Bytes; the program chooses one of these, or one that is about as large as frames are. */
+static const size_t save_stack_sizes[] = {0, 1, 9000, 100000};
+#define SAVE_STACK_STEP 8u
+
+static struct {
+    const uint8_t *next, *end; /* the rest of the program */
+    int is_at_end;             /* coroutines are to return and exit */
+    aco_t *mains[MAIN_CT];
+    aco_t *current_main;  /* NULL before the first resume */
+    slot_t *running;      /* NULL in main */
+    uint32_t main_words;  /* control words of main, or all there are */
+    uint32_t start_words; /* those of new coroutines */
+    aco_share_stack_t *stacks[STACK_CT];
+    slot_t *owners[STACK_CT];
+    slot_t slots[SLOT_CT];
+    char args[ARG_CT];
+} model;
+
+/* The next byte of the program, or 0. */
+static unsigned take(void)
+{
+    return model.next < model.end ? *model.next++ : 0;
+}
+
+/* A slot in one of `states`: the one that the program names or the next such; NULL if none is. */
+static slot_t *pick(unsigned states)
+{
+    unsigned first = take();
+    for (unsigned i = 0; i < SLOT_CT; i++) {
+        slot_t *slot = &model.slots[(first + i) % SLOT_CT];
+        if (slot->state & states) {
+            return slot;
+        }
+    }
+    return NULL;
+}
+
+static uint32_t slot_no(const slot_t *slot)
+{
+    return (uint32_t)(slot - model.slots);
+}
+
+/* Differs if any one word of the frames does. It reads between the variables, too, which is nothing
+ * that AddressSanitizer should mind. */
+aco_attr_no_asan static uint64_t digest_of(const char *frames, size_t sz)
+{
+    const uintptr_t *words = (const uintptr_t *)(const void *)frames;
+    uint64_t digest = 0;
+    for (size_t i = 0; i < sz / sizeof(*words); i++) {
+        digest = (digest ^ words[i]) * 0x9e3779b97f4a7c15u;
+    }
+    return digest;
+}
+
+static void model_evict(unsigned stack)
+{
+    slot_t *owner = model.owners[stack];
+    if (owner != NULL) {
+        owner->ct_save++;
+        if (owner->live_sz > owner->max_cpsz) {
+            owner->max_cpsz = owner->live_sz;
+        }
+        model.owners[stack] = NULL;
+    }
+}
+
+static void model_resume(slot_t *slot)
+{
+    if (model.owners[slot->stack] != slot) {
+        model_evict(slot->stack);
+        slot->ct_restore += slot->live_sz != 0;
+        model.owners[slot->stack] = slot;
+    }
+    slot->state = RUNNING;
+    model.running = slot;
+    model.current_main = slot->main_co;
+}
+
+/* Its frames are what is found now, and must stay so. */
+static void model_yielded(slot_t *slot)
+{
+    slot->live_sz = live_sz(slot->co);
+    slot->digest = digest_of(live_frames(slot->co), slot->live_sz);
+    if (STRESS) {
+        model_evict(slot->stack);
+    }
+}
+
+static void model_forget_frames(slot_t *slot)
+{
+    slot->live_sz = 0;
+    slot->digest = 0;
+}
+
+/* ==== Control words =========================================================================== */
+
+#define MXCSR_CONTROL 0xffc0u
+#define USUAL_WORDS 0x37f1f80u /* in the form of reg[ACO_REG_IDX_FPU], as all are here */
+
+static uint32_t *current_words(void)
+{
+    return IS_SHARED || model.running == NULL ? &model.main_words : &model.running->words;
+}
+
+static uint32_t read_words(void)
+{
+    uint32_t mxcsr;
+    uint16_t x87;
+    __asm__ volatile("stmxcsr %0\n\tfnstcw %1" : "=m"(mxcsr), "=m"(x87));
+    return (mxcsr & MXCSR_CONTROL) | (uint32_t)x87 << 16;
+}
+
+/* With one of the flags of MXCSR, which are nobody's; nothing traps. */
+static void write_words(uint32_t words, unsigned flag)
+{
+    uint32_t mxcsr = (words & MXCSR_CONTROL) | 1u << flag % 6;
+    uint16_t x87 = (uint16_t)(words >> 16);
+    __asm__ volatile("ldmxcsr %0\n\tfldcw %1" : : "m"(mxcsr), "m"(x87));
+}
+
+/* Rounding of both, precision of x87, and what MXCSR says of denormals. */
+static void change_words(void)
+{
+    uint32_t choice = take();
+    uint32_t words = USUAL_WORDS;
+    words ^= (choice & 3) << 13;      /* SSE rounds so */
+    words ^= (choice >> 2 & 3) << 26; /* x87 rounds so */
+    words ^= (choice >> 4 & 1) << 15; /* SSE flushes results to zero */
+    words ^= (choice >> 5 & 1) << 6;  /* SSE takes denormals for zeros */
+    words ^= (choice >> 6 & 1) << 24; /* x87 has double precision */
+    *current_words() = words;
+    write_words(words, choice);
+}
+
+/* ==== Checks ================================================================================== */
+
+/* What is true of all that are not running: I2, I3 and what reg[] is said to hold. */
+static void check_at_rest(const slot_t *slot)
+{
+    const aco_t *co = slot->co;
+    const aco_save_stack_t *save = &co->save_stack;
+    if (slot->state == ENDED) {
+        CHECK(save->valid_sz == 0);
+    } else {
+        CHECK(live_sz(co) == slot->live_sz);
+        CHECK(slot->live_sz <= co->share_stack->align_limit);
+        CHECK(save->valid_sz == (co->is_owner ? 0 : slot->live_sz));
+        CHECK(save->valid_sz <= save->sz);
+        CHECK(digest_of(live_frames(co), slot->live_sz) == slot->digest);
+    }
+    if (slot->state & (FRESH | RESET)) {
+        CHECK(co->reg[ACO_REG_IDX_RETADDR] == (void *)(uintptr_t)co->fp);
+    }
+#ifndef ACO_CONFIG_SHARE_FPU_MXCSR_ENV
+    uint32_t words = (uint32_t)(uintptr_t)co->reg[ACO_REG_IDX_FPU];
+    CHECK((words & (0xffff0000u | MXCSR_CONTROL)) == slot->words);
+#endif
+}
+
+static void check_slot(const slot_t *slot)
+{
+    const aco_t *co = slot->co;
+    const aco_save_stack_t *save = &co->save_stack;
+    CHECK(co->main_co == slot->main_co);
+    CHECK(co->arg == slot->arg);
+    CHECK(co->share_stack == model.stacks[slot->stack]);
+    CHECK(co->is_end == (slot->state == ENDED));
+    CHECK(co->is_owner == (model.owners[slot->stack] == slot));
+    CHECK(save->ct_save == slot->ct_save);
+    CHECK(save->ct_restore == slot->ct_restore);
+    CHECK(save->max_cpsz == slot->max_cpsz);
+    CHECK(STRESS || slot->stack != STANDALONE || save->ct_save + save->ct_restore == 0);
+    CHECK(co->has_save_block || slot->original != NULL || is_save_stack_embedded(co));
+    CHECK(slot->original == NULL || is_save_stack_embedded(slot->original));
+    if (slot->state == RUNNING) {
+        CHECK(slot == model.running && co->is_owner && save->valid_sz == 0);
+    } else {
+        check_at_rest(slot);
+    }
+}
+
+static void check_stack(unsigned i)
+{
+    const aco_share_stack_t *s = model.stacks[i];
+    size_t ct = 0;
+    for (size_t j = 0; j < SLOT_CT; j++) {
+        ct += model.slots[j].state != ABSENT && model.slots[j].stack == i;
+    }
+    CHECK(s->owner == (model.owners[i] == NULL ? NULL : model.owners[i]->co));
+    CHECK(s->ct_coroutines == ct);
+    CHECK(*(void **)s->align_retptr == (void *)(uintptr_t)aco_funcp_protector_asm);
+}
+
+/* What the one that runs, main or coroutine, is told of itself. */
+static void check_current(void)
+{
+    const slot_t *running = model.running;
+    const aco_t *co = running != NULL ? running->co : model.current_main;
+    CHECK(aco_gtls_co == co && aco_get_co() == co && aco_co() == co);
+    CHECK(running == NULL || aco_get_arg() == running->arg);
+    CHECK(co == NULL || aco_is_main_co(co) == (running == NULL));
+    CHECK(read_words() == *current_words());
+}
+
+/* In a coroutine as well as in main. */
+static void check_everything(void)
+{
+    check_current();
+    for (size_t i = 0; i < SLOT_CT; i++) {
+        if (model.slots[i].state != ABSENT) {
+            check_slot(&model.slots[i]);
+        }
+    }
+    for (unsigned i = 0; i < STACK_CT; i++) {
+        check_stack(i);
+    }
+}
+
+/* ==== What main and coroutines do ============================================================= */
+
+static void works(void);
+
+static void create(slot_t *slot)
+{
+    unsigned choice = take();
+    unsigned stack = choice % STACK_CT, main_no = choice / STACK_CT % MAIN_CT;
+    unsigned size = take();
+    size_t save_stack_sz =
+        size < ARRAY_SZ(save_stack_sizes) ? save_stack_sizes[size] : size * SAVE_STACK_STEP;
+    if (stack == STANDALONE && model.stacks[stack]->ct_coroutines != 0) {
+        stack = SHARED;
+    }
+    memset(slot, 0, sizeof(*slot));
+    slot->state = FRESH;
+    slot->stack = stack;
+    slot->main_co = model.mains[main_no];
+    slot->arg = &model.args[size % ARG_CT];
+    slot->words = model.start_words;
+    slot->co = aco_create(slot->main_co, model.stacks[stack], save_stack_sz, works, slot->arg);
+    CHECK(slot->co->save_stack.sz == (save_stack_sz == 0 ? 64 : save_stack_sz));
+}
+
+/* From now on the copy is run, with the memory of the original as its first save stack. */
+static void copy(slot_t *slot)
+{
+    if (slot->original == NULL) {
+        slot->original = slot->co;
+        slot->co = (aco_t *)malloc(sizeof(*slot->co));
+        CHECK(slot->co != NULL);
+        *slot->co = *slot->original;
+    }
+}
+
+/* The pattern by which programs reset a coroutine. */
+static void reset(slot_t *slot)
+{
+    aco_t *co = slot->co;
+    co->reg[ACO_REG_IDX_RETADDR] = (void *)(uintptr_t)co->fp;
+    co->reg[ACO_REG_IDX_SP] = co->share_stack->align_retptr;
+    co->is_end = 0;
+    co->save_stack.valid_sz = 0;
+    slot->state = RESET;
+    model_forget_frames(slot);
+}
+
+static void destroy(slot_t *slot)
+{
+    if (model.owners[slot->stack] == slot) {
+        model.owners[slot->stack] = NULL;
+    }
+    aco_destroy(slot->co);
+    free(slot->original);
+    slot->state = ABSENT;
+}
+
+static void set_arg(slot_t *slot)
+{
+    slot->arg = slot->co->arg = &model.args[take() % ARG_CT];
+}
+
+/* New coroutines start with the control words that the caller has. */
+static void init_thread(void)
+{
+    aco_thread_init(NULL);
+    model.start_words = *current_words();
+}
+
+typedef enum {
+    RESUME,
+    YIELD,
+    DEEPER,
+    UP,
+    EXIT,
+    CREATE,
+    COPY,
+    RESET_IT,
+    DESTROY,
+    SET_ARG,
+    CHANGE_WORDS,
+    INIT_THREAD,
+} operation_t;
+
+/* What acts on a slot that is in one of the given states. */
+static const struct {
+    unsigned states;
+    void (*act)(slot_t *slot);
+} deeds[] = {
+    [CREATE] = {ABSENT, create},
+    [COPY] = {FRESH, copy},
+    [RESET_IT] = {AT_REST, reset},
+    [DESTROY] = {AT_REST, destroy},
+    [SET_ARG] = {PRESENT, set_arg},
+};
+
+/* Any operation that main as well as a coroutine may be told. */
+static void operate(operation_t operation)
+{
+    if (operation == CHANGE_WORDS) {
+        change_words();
+    } else if (operation == INIT_THREAD) {
+        init_thread();
+    } else {
+        slot_t *slot = pick(deeds[operation].states);
+        if (slot != NULL) {
+            deeds[operation].act(slot);
+        }
+    }
+    check_everything();
+}
+
+/* ==== What coroutines do ====================================================================== */
+
+static operation_t next_of_coroutine(void)
+{
+    static const operation_t operations[] = {
+        YIELD, DEEPER,   CREATE, YIELD,  UP,      CHANGE_WORDS, YIELD,       DEEPER,
+        EXIT,  RESET_IT, YIELD,  DEEPER, DESTROY, SET_ARG,      INIT_THREAD, COPY,
+    };
+    if (model.next == model.end) {
+        return model.is_at_end ? UP : YIELD;
+    }
+    return operations[take() % ARRAY_SZ(operations)];
+}
+
+/* Of the frames further out than the one at `frame`, which lie still while that one runs. */
+static uint64_t digest_from(const slot_t *slot, const char *frame)
+{
+    const char *high = (const char *)model.stacks[slot->stack]->align_retptr;
+    return digest_of(frame, (size_t)(high - frame));
+}
+
+/* All ways to yield, each compiled into every function that has a level. */
+static inline __attribute__((always_inline)) void yield(slot_t *slot)
+{
+    const char *frame = (const char *)__builtin_frame_address(0);
+    uint64_t digest = digest_from(slot, frame);
+    slot->innermost = frame;
+    slot->state = YIELDED;
+    switch (take() % 3) {
+    case 0:
+        aco_yield();
+        break;
+    case 1:
+        aco_yield1(slot->co);
+        break;
+    default:
+        no_inline_yield();
+    }
+    CHECK(digest_from(slot, frame) == digest);
+    check_everything();
+}
+
+ACO_NORETURN static void end(slot_t *slot)
+{
+    slot->state = ENDED;
+    switch (take() % 3) {
+    case 0:
+        aco_exit();
+    case 1:
+        aco_exit1(slot->co);
+    default:
+        no_inline_exit();
+    }
+}
+
+static void go_deeper(slot_t *slot);
+
+/* What a level of recursion does until it returns. */
+static inline __attribute__((always_inline)) void follow(slot_t *slot, void *data, size_t sz)
+{
+    uint32_t seed = slot_no(slot) << 16 | ++slot->ct_levels;
+    operation_t operation;
+    fill_from_seed(data, sz, seed);
+    while ((operation = next_of_coroutine()) != UP) {
+        if (operation == YIELD) {
+            yield(slot);
+            CHECK(is_from_seed(data, sz, seed));
+        } else if (operation == DEEPER) {
+            go_deeper(slot);
+        } else if (operation == EXIT) {
+            end(slot);
+        } else {
+            operate(operation);
+        }
+    }
+    CHECK(is_from_seed(data, sz, seed));
+}
+
+static NOINLINE void small_level(slot_t *slot, size_t sz)
+{
+    unsigned char data[SMALL_LEVEL_SZ];
+    follow(slot, data, sz % (sizeof(data) + 1));
+}
+
+static NOINLINE void varying_level(slot_t *slot, size_t sz)
+{
+    follow(slot, alloca(sz), sz);
+}
+
+static NOINLINE void aligned_level(slot_t *slot, size_t sz)
+{
+    unsigned char data[ALIGNED_LEVEL_SZ] __attribute__((aligned(ALIGNED_LEVEL_SZ)));
+    fill_from_seed(data, sizeof(data), (uint32_t)sz);
+    CHECK((uintptr_t)data % ALIGNED_LEVEL_SZ == 0);
+    follow(slot, alloca(sz), sz);
+    CHECK(is_from_seed(data, sizeof(data), (uint32_t)sz));
+}
+
+/* Unless that would leave too little of the share stack. */
+static NOINLINE void go_deeper(slot_t *slot)
+{
+    static void (*const levels[])(slot_t *, size_t) = {small_level, varying_level, aligned_level};
+    unsigned choice = take();
+    size_t sz = take() * LEVEL_STEP + choice / ARRAY_SZ(levels) % LEVEL_STEP;
+    const char *here = (const char *)__builtin_frame_address(0);
+    size_t room = (size_t)(here - (const char *)slot->co->share_stack->ptr);
+    if (sz + LEVEL_RESERVE <= room) {
+        levels[choice % ARRAY_SZ(levels)](slot, sz);
+    }
+}
+
+/* The entry function of all. */
+static void works(void)
+{
+    slot_t *slot = model.running;
+    check_everything();
+    small_level(slot, take());
+    end(slot);
+}
+
+/* ==== What main does ========================================================================== */
+
+static void resume(slot_t *slot)
+{
+    model_resume(slot);
+    if (take() % 3 < 2) {
+        aco_resume(slot->co);
+    } else {
+        no_inline_resume(slot->co);
+    }
+    model.running = NULL;
+    CHECK(slot->state & (YIELDED | ENDED));
+    if (slot->state == ENDED) {
+        model_forget_frames(slot);
+        model.owners[slot->stack] = NULL;
+    } else {
+        const char *sp = (const char *)slot->co->reg[ACO_REG_IDX_SP];
+        CHECK(sp <= slot->innermost && slot->innermost < sp + live_sz(slot->co));
+        model_yielded(slot);
+    }
+    check_everything();
+}
+
+static void follow_in_main(void)
+{
+    static const operation_t operations[] = {
+        RESUME, CREATE, RESUME, DESTROY, RESUME,       CREATE, RESUME,      RESET_IT,
+        RESUME, CREATE, RESUME, SET_ARG, CHANGE_WORDS, COPY,   INIT_THREAD, RESUME,
+    };
+    while (model.next != model.end) {
+        operation_t operation = operations[take() % ARRAY_SZ(operations)];
+        slot_t *slot;
+        if (operation != RESUME) {
+            operate(operation);
+        } else if ((slot = pick(RESUMABLE)) != NULL) {
+            resume(slot);
+        }
+    }
+}
+
+static void set_up(const uint8_t *data, size_t sz)
+{
+    memset(&model, 0, sizeof(model));
+    model.next = data;
+    model.end = data + sz;
+    model.main_words = model.start_words = USUAL_WORDS;
+    write_words(USUAL_WORDS, 0);
+    aco_thread_init(NULL);
+    for (size_t i = 0; i < MAIN_CT; i++) {
+        model.mains[i] = aco_create(NULL, NULL, 0, NULL, NULL);
+    }
+    for (size_t i = 0; i < STACK_CT; i++) {
+        model.stacks[i] = i == SMALL ? aco_share_stack_new2(stack_sizes[i], 0)
+                                     : aco_share_stack_new(stack_sizes[i]);
+    }
+    for (size_t i = 0; i < SLOT_CT; i++) {
+        model.slots[i].state = ABSENT;
+    }
+    check_everything();
+}
+
+/* Lets all return and exit, and leaves nothing behind. */
+static void tear_down(void)
+{
+    model.is_at_end = 1;
+    for (size_t i = 0; i < SLOT_CT; i++) {
+        slot_t *slot = &model.slots[i];
+        if (slot->state & RESUMABLE) {
+            resume(slot);
+        }
+        if (slot->state != ABSENT) {
+            CHECK(slot->state == ENDED);
+            destroy(slot);
+            check_everything();
+        }
+    }
+    for (size_t i = 0; i < STACK_CT; i++) {
+        aco_share_stack_destroy(model.stacks[i]);
+    }
+    for (size_t i = 0; i < MAIN_CT; i++) {
+        aco_destroy(model.mains[i]);
+    }
+    CHECK(aco_get_co() == NULL);
+    write_words(USUAL_WORDS, 0);
+}
+
+/* ==== libFuzzer =============================================================================== */
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t sz);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t sz)
+{
+    set_up(data, sz);
+    follow_in_main();
+    tear_down();
+    return 0;
+}
