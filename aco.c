@@ -11,9 +11,10 @@
  *   I3  co suspended and not owner: save_stack.valid_sz == align_retptr - reg[SP] <= save_stack.sz
  *       (0 in init)
  *   I4  *align_retptr is the protector's address
- *   I5  co is running if and only if aco_gtls_co is co, and it owns its stack until aco_exit()
- *   I6  co->save_stack.ptr is to be freed if and only if has_save_block; otherwise it came in one
- *       block with co, or with the aco_t that co was copied from
+ *   I5  co runs if and only if aco_gtls_co is co; it and its ancestors, which wait for it, own
+ *       their stacks, each until its aco_exit()
+ *   I6  co->save_stack.ptr is to be freed if and only if co->blocks says so; otherwise it came in
+ *       one block with co, or with the aco_t that co was copied from
  */
 
 /* For MAP_ANONYMOUS and its kind, also where the dialect is strict. */
@@ -54,6 +55,7 @@ CHECK(the_switch_finds_base, offsetof(aco_t, base) == ACO_BASE);
 #define STACK_MIN_SZ ((size_t)4096)        /* bytes */
 #define SAVE_STACK_DEFAULT_SZ 64u          /* bytes: an entry function that mostly yields */
 #define SAVE_STACK_GRANULE 16u             /* bytes; of the block of an aco_t and of later ones */
+#define CO_SZ round_up(sizeof(aco_t), SAVE_STACK_GRANULE)
 #define COPY_INLINE_MAX 255u               /* bytes; above, memcpy() is faster */
 #define CACHE_LINE_SZ 64u                  /* bytes; only speed depends on it */
 #define FAILURE_LINE_SZ 400u               /* bytes, on a coroutine's stack */
@@ -140,22 +142,6 @@ static inline void demand(int holds, const char *call, const aco_t *co, const ch
     }
 }
 
-ACO_NORETURN static void fail_alloc(const char *call, const aco_t *co, const char *function,
-                                    size_t sz)
-{
-    int error = errno;
-    line_t line;
-    begin(&line, call);
-    put(&line, function);
-    put(&line, " of ");
-    put_number(&line, sz, 10);
-    put(&line, " bytes failed, errno ");
-    put_number(&line, (uintptr_t)error, 10);
-    put(&line, ": free something first, or raise the limit on memory or on mappings"
-               " (vm.max_map_count)");
-    die(&line, co);
-}
-
 void aco_assert_failed(const char *text, const char *file, int line_number, const char *function)
 {
     line_t line;
@@ -176,6 +162,54 @@ void aco_misuse(const char *call, const aco_t *co)
     demand(co->main_co != NULL, call, co, "called by or for a main coroutine: "
            "call it in the entry function of a coroutine, or in what that calls");
     fail(call, co, "the coroutine is not the one that runs: let it call this itself");
+}
+
+/* ==== Memory ================================================================================= */
+
+static void *(*allocate)(size_t sz) = malloc;
+static void (*release)(void *ptr) = free;
+
+void aco_set_allocator(void *(*new_allocate)(size_t sz), void (*new_release)(void *ptr))
+{
+    demand(new_allocate != NULL && new_release != NULL, "aco_set_allocator", NULL,
+           "a function is NULL: pass both, malloc and free for the default ones");
+    allocate = new_allocate;
+    release = new_release;
+}
+
+/* The last request that failed, for words about it. */
+static __thread struct {
+    const char *function;
+    size_t sz; /* bytes */
+} failed;
+
+/* Notes that `function` could not provide `sz` bytes; errno says why. */
+static void *note_failure(const char *function, size_t sz)
+{
+    failed.function = function;
+    failed.sz = sz;
+    return NULL;
+}
+
+ACO_NORETURN static void fail_alloc(const char *call, const aco_t *co)
+{
+    int error = errno;
+    line_t line;
+    begin(&line, call);
+    put(&line, failed.function);
+    put(&line, " of ");
+    put_number(&line, failed.sz, 10);
+    put(&line, " bytes failed, errno ");
+    put_number(&line, (uintptr_t)error, 10);
+    put(&line, ": free something first, or raise the limit on memory or on mappings"
+               " (vm.max_map_count)");
+    die(&line, co);
+}
+
+static void *try_allocate(size_t sz)
+{
+    void *ptr = allocate(sz);
+    return ptr != NULL ? ptr : note_failure("malloc", sz);
 }
 
 /* ==== Thread state =========================================================================== */
@@ -240,6 +274,7 @@ void aco_thread_init(aco_cofuncp_t last_word)
  * tell_stack_new(s), tell_stack_destroyed(s)
  * tell_saved(co, sp)     the frames of `co` from `sp` up were copied out of its share stack
  * tell_acquired(co, sp)  `co` gets its share stack, and its frames are about to come to `sp`
+ * tell_abandoned(co)     `co`, which owns its share stack, will never use its frames again
  * tell_destroyed(co)
  */
 #if defined(ACO_USE_VALGRIND)
@@ -277,6 +312,7 @@ static void tell_acquired(aco_t *co, char *sp)
     (void)VALGRIND_MAKE_MEM_UNDEFINED(ptr, sz);
 }
 
+#define tell_abandoned(co) ((void)(co))
 #define tell_destroyed(co) ((void)(co))
 
 #elif defined(ACO_USE_ASAN)
@@ -321,9 +357,9 @@ static void tell_saved(aco_t *co, char *sp)
 {
     char *low = shadow_of(sp);
     size_t sz = (size_t)(shadow_of(co->share_stack->align_highptr) - low);
-    co->sanitizer_shadow = malloc(sz);
+    co->sanitizer_shadow = try_allocate(sz);
     if (co->sanitizer_shadow == NULL) {
-        fail_alloc("aco_resume", co, "malloc", sz);
+        fail_alloc("aco_resume", co);
     }
     copy_unwatched(co->sanitizer_shadow, low, sz);
     forget_frames(co->share_stack, sp);
@@ -336,7 +372,7 @@ static void tell_acquired(aco_t *co, char *sp)
         copy_unwatched(low, co->sanitizer_shadow,
                        (size_t)(shadow_of(co->share_stack->align_highptr) - low));
     }
-    free(co->sanitizer_shadow);
+    release(co->sanitizer_shadow);
     co->sanitizer_shadow = NULL;
     co->stack_ptr = co->share_stack->ptr;
     co->stack_sz = co->share_stack->align_validsz;
@@ -357,13 +393,15 @@ aco_attr_no_asan void aco_tell_switch(aco_t *from, aco_t *to)
     to->sanitizer_state = NULL;
 }
 
+static void tell_abandoned(aco_t *co)
+{
+    forget_frames(co->share_stack, (char *)co->reg[ACO_REG_IDX_SP]);
+}
+
 /* ASan frees the fake stack of a fiber only when that leaves for the last time. */
 aco_attr_no_asan static void tell_destroyed(aco_t *co)
 {
-    free(co->sanitizer_shadow);
-    if (co->is_owner) {
-        forget_frames(co->share_stack, (char *)co->reg[ACO_REG_IDX_SP]);
-    }
+    release(co->sanitizer_shadow);
     if (co->sanitizer_state != NULL) {
         void *mine;
         const void *stack_ptr;
@@ -380,6 +418,7 @@ aco_attr_no_asan static void tell_destroyed(aco_t *co)
 #define tell_stack_new(s) ((void)0)
 #define tell_stack_destroyed(s) ((void)0)
 #define tell_saved(co, sp) ((void)0)
+#define tell_abandoned(co) ((void)0)
 #ifdef ACO_USE_TSAN
 
 /* Not when it is created: an aco_t that is copied before its first resume has no fiber yet. */
@@ -406,20 +445,24 @@ static void tell_destroyed(aco_t *co)
 
 /* ==== Share stacks =========================================================================== */
 
-/* Maps the stack of `s` and its guard page, and makes the latter one. */
-static void map_stack(aco_share_stack_t *s, size_t guard_sz)
+/* Maps the stack of `s` and its guard page. Returns NULL on failure. */
+static void *map_stack(aco_share_stack_t *s, size_t guard_sz)
 {
     s->real_sz = s->sz + guard_sz;
     /* MAP_STACK keeps huge pages away, of which one would make a small stack cost 2 MiB. */
     s->real_ptr = mmap(NULL, s->real_sz, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
     if (s->real_ptr == MAP_FAILED) {
-        fail_alloc("aco_share_stack_new2", NULL, "mmap", s->real_sz);
+        return note_failure("mmap", s->real_sz);
     }
     if (guard_sz != 0 && mprotect(s->real_ptr, guard_sz, PROT_NONE) != 0) {
-        fail_alloc("aco_share_stack_new2", NULL, "mprotect", guard_sz);
+        int error = errno;
+        munmap(s->real_ptr, s->real_sz);
+        errno = error;
+        return note_failure("mprotect", guard_sz);
     }
     s->ptr = (char *)s->real_ptr + guard_sz;
+    return s->ptr;
 }
 
 /* Finds the end of the stack of `s` and puts the protector there (I4). */
@@ -432,32 +475,64 @@ static void lay_out_stack(aco_share_stack_t *s)
     s->align_limit = s->align_validsz - sizeof(void *);
     void *protector = (void *)(uintptr_t)aco_funcp_protector_asm;
     memcpy(s->align_retptr, &protector, sizeof(protector));
+    tell_stack_new(s);
 }
 
-aco_share_stack_t *aco_share_stack_new2(size_t sz, char guard_page_enabled)
+aco_share_stack_t *aco_try_share_stack_new2(size_t sz, char guard_page_enabled)
 {
     size_t page_sz = (size_t)sysconf(_SC_PAGESIZE);
     size_t usable_sz = sz == 0 ? STACK_DEFAULT_SZ : sz < STACK_MIN_SZ ? STACK_MIN_SZ : sz;
     if (usable_sz > SIZE_MAX / 2) {
         errno = ENOMEM;
-        fail_alloc("aco_share_stack_new2", NULL, "mmap", sz);
+        return (aco_share_stack_t *)note_failure("mmap", sz);
     }
-    aco_share_stack_t *s = (aco_share_stack_t *)calloc(1, sizeof(*s));
+    aco_share_stack_t *s = (aco_share_stack_t *)try_allocate(sizeof(*s));
     if (s == NULL) {
-        fail_alloc("aco_share_stack_new2", NULL, "calloc", sizeof(*s));
+        return NULL;
     }
+    memset(s, 0, sizeof(*s));
     /* The protector's word needs room as well. */
     s->sz = round_up(usable_sz + sizeof(void *), page_sz);
     s->guard_page_enabled = guard_page_enabled != 0;
-    map_stack(s, s->guard_page_enabled ? page_sz : 0);
+    if (map_stack(s, s->guard_page_enabled ? page_sz : 0) == NULL) {
+        int error = errno;
+        release(s);
+        errno = error;
+        return NULL;
+    }
     lay_out_stack(s);
-    tell_stack_new(s);
+    return s;
+}
+
+aco_share_stack_t *aco_share_stack_new2(size_t sz, char guard_page_enabled)
+{
+    aco_share_stack_t *s = aco_try_share_stack_new2(sz, guard_page_enabled);
+    if (s == NULL) {
+        fail_alloc("aco_share_stack_new2", NULL);
+    }
     return s;
 }
 
 aco_share_stack_t *aco_share_stack_new(size_t sz)
 {
     return aco_share_stack_new2(sz, 1);
+}
+
+aco_share_stack_t *aco_share_stack_new_in(void *memory, size_t sz)
+{
+    uintptr_t low = (uintptr_t)memory;
+    uintptr_t high = (low + sz - sizeof(aco_share_stack_t)) / STACK_ALIGNMENT * STACK_ALIGNMENT;
+    if (memory == NULL || sz > SIZE_MAX - low || sz < sizeof(aco_share_stack_t) ||
+        high < low + STACK_MIN_SZ + sizeof(void *)) {
+        errno = EINVAL;
+        return NULL;
+    }
+    aco_share_stack_t *s = (aco_share_stack_t *)high;
+    memset(s, 0, sizeof(*s));
+    s->ptr = s->real_ptr = memory;
+    s->sz = high - low;
+    lay_out_stack(s);
+    return s;
 }
 
 void aco_share_stack_destroy(aco_share_stack_t *share_stack)
@@ -468,8 +543,10 @@ void aco_share_stack_destroy(aco_share_stack_t *share_stack)
     demand(share_stack->owner == NULL && share_stack->ct_coroutines == 0, call, share_stack->owner,
            "a coroutine that was created on the share stack still exists: destroy it first");
     tell_stack_destroyed(share_stack);
-    munmap(share_stack->real_ptr, share_stack->real_sz);
-    free(share_stack);
+    if (share_stack->real_sz != 0) {
+        munmap(share_stack->real_ptr, share_stack->real_sz);
+        release(share_stack);
+    }
 }
 
 /* ==== Save stacks ============================================================================ */
@@ -518,19 +595,19 @@ static inline void prefetch_frames(const void *ptr, size_t sz)
 /* Gives `co` another save stack, of `sz` bytes; what the old one held is lost. */
 static void replace_save_stack(aco_t *co, size_t sz)
 {
-    void *ptr = malloc(sz);
+    void *ptr = try_allocate(sz);
     if (ptr == NULL) {
-        fail_alloc("aco_resume", co, "malloc", sz);
+        fail_alloc("aco_resume", co);
     }
 #ifdef ACO_CONFIG_STRESS
     memset(co->save_stack.ptr, STRESS_PATTERN, co->save_stack.sz);
 #endif
-    if (co->has_save_block) {
-        free(co->save_stack.ptr);
+    if (co->blocks & ACO_BLOCK_SAVE_STACK) {
+        release(co->save_stack.ptr);
     }
     co->save_stack.ptr = ptr;
     co->save_stack.sz = sz;
-    co->has_save_block = 1;
+    co->blocks |= ACO_BLOCK_SAVE_STACK;
 }
 
 /*
@@ -570,7 +647,7 @@ static inline void evict(aco_share_stack_t *s, aco_t *co)
     tell_saved(co, sp);
 }
 
-/* ==== Create and destroy ===================================================================== */
+/* ==== Create, reset and destroy ============================================================== */
 
 /* A main coroutine saves nothing; its save_stack.ptr tells on which thread it was made. */
 static void *this_thread(void)
@@ -578,21 +655,31 @@ static void *this_thread(void)
     return &aco_gtls_co;
 }
 
+/* Whether `co` runs, or waits for one that it has resumed. */
+static int is_running(const aco_t *co)
+{
+    const aco_t *running = aco_gtls_co;
+    while (running != NULL && running != co) {
+        running = running->main_co;
+    }
+    return running != NULL;
+}
+
 #ifdef ACO_CONFIG_LIST
 static void enter_in_list(aco_t *co)
 {
     co->list_next = aco_gtls_list;
     co->list_link = &aco_gtls_list;
+    co->list_self = co;
     if (co->list_next != NULL) {
         co->list_next->list_link = &co->list_next;
     }
     aco_gtls_list = co;
 }
 
-/* A copy of an aco_t is in no list: what it points back to points to the original. */
 static void take_from_list(aco_t *co)
 {
-    if (*co->list_link == co) {
+    if (co->list_self == co) {
         *co->list_link = co->list_next;
         if (co->list_next != NULL) {
             co->list_next->list_link = co->list_link;
@@ -618,89 +705,166 @@ static void check_create(const aco_t *main_co, const aco_share_stack_t *share_st
     } else {
         demand(share_stack != NULL && fp != NULL, call, NULL,
                "the share stack or the entry function is NULL: a coroutine needs both");
-        demand(main_co->main_co == NULL, call, main_co, "main_co is not a main coroutine: "
-               "pass what aco_create(NULL, NULL, 0, NULL, NULL) returned");
+        demand(main_co->share_stack != share_stack, call, main_co,
+               "main_co runs on the same share stack: give the new one another");
     }
 }
 
-/* The block of an aco_t, all zero, and its first save stack. */
-static aco_t *alloc_co(size_t save_stack_sz)
+/* State init: what a jump to `fp` needs. The frame pointer, 0, ends the chain of them. */
+static void set_init(aco_t *co, aco_cofuncp_t fp, void *arg)
 {
-    size_t head_sz = round_up(sizeof(aco_t), SAVE_STACK_GRANULE);
-    size_t sz = save_stack_sz <= SIZE_MAX - head_sz ? head_sz + save_stack_sz : SIZE_MAX;
-    aco_t *co = (aco_t *)malloc(sz);
-    if (co == NULL) {
-        fail_alloc("aco_create", NULL, "malloc", sz);
-    }
+    co->reg[ACO_REG_IDX_RETADDR] = (void *)(uintptr_t)fp;
+    co->reg[ACO_REG_IDX_SP] = co->share_stack->align_retptr;
+    co->reg[ACO_REG_IDX_BP] = NULL;
+#ifndef ACO_CONFIG_SHARE_FPU_MXCSR_ENV
+    co->reg[ACO_REG_IDX_FPU] = (void *)(uintptr_t)aco_thread.control_words;
+#endif
+    co->fp = fp;
+    co->arg = arg;
+    co->is_end = 0;
+    co->is_owner = 0;
+    co->wakes = 0;
+    co->save_stack.valid_sz = 0;
+}
+
+/* Makes a coroutine in `sz` bytes at `memory`, the aco_t and its first save stack. */
+static aco_t *create_at(void *memory, size_t sz, aco_t *main_co, aco_share_stack_t *share_stack,
+                        aco_cofuncp_t fp, void *arg)
+{
+    aco_t *co = (aco_t *)memory;
     memset(co, 0, sizeof(*co));
-    co->save_stack.ptr = (char *)co + head_sz;
-    co->save_stack.sz = save_stack_sz;
+    co->main_co = main_co;
+    co->share_stack = share_stack;
+    if (main_co == NULL) {
+        co->save_stack.ptr = this_thread();
+#ifdef ACO_USE_TSAN
+        co->sanitizer_state = __tsan_get_current_fiber();
+#endif
+    } else {
+        co->save_stack.ptr = (char *)memory + CO_SZ;
+        co->save_stack.sz = sz - CO_SZ;
+        set_init(co, fp, arg);
+        share_stack->ct_coroutines++;
+    }
+    enter_in_list(co);
+    return co;
+}
+
+aco_t *aco_try_create(aco_t *main_co, aco_share_stack_t *share_stack, size_t save_stack_sz,
+                      aco_cofuncp_t fp, void *arg)
+{
+    check_create(main_co, share_stack, save_stack_sz, fp, arg);
+    if (main_co != NULL && save_stack_sz == 0) {
+        save_stack_sz = SAVE_STACK_DEFAULT_SZ;
+    }
+    size_t sz = save_stack_sz <= SIZE_MAX - CO_SZ ? CO_SZ + save_stack_sz : SIZE_MAX;
+    void *memory = try_allocate(sz);
+    if (memory == NULL) {
+        return NULL;
+    }
+    aco_t *co = create_at(memory, sz, main_co, share_stack, fp, arg);
+    co->blocks = ACO_BLOCK_CO;
     return co;
 }
 
 aco_t *aco_create(aco_t *main_co, aco_share_stack_t *share_stack, size_t save_stack_sz,
                   aco_cofuncp_t fp, void *arg)
 {
-    check_create(main_co, share_stack, save_stack_sz, fp, arg);
-    aco_t *co;
-    if (main_co == NULL) {
-        co = alloc_co(0);
-        co->save_stack.ptr = this_thread();
-#ifdef ACO_USE_TSAN
-        co->sanitizer_state = __tsan_get_current_fiber();
-#endif
-    } else {
-        co = alloc_co(save_stack_sz != 0 ? save_stack_sz : SAVE_STACK_DEFAULT_SZ);
-        /* The frame pointer, 0, ends the chain of them. */
-        co->reg[ACO_REG_IDX_RETADDR] = (void *)(uintptr_t)fp;
-        co->reg[ACO_REG_IDX_SP] = share_stack->align_retptr;
-        share_stack->ct_coroutines++;
+    aco_t *co = aco_try_create(main_co, share_stack, save_stack_sz, fp, arg);
+    if (co == NULL) {
+        fail_alloc("aco_create", NULL);
     }
-#ifndef ACO_CONFIG_SHARE_FPU_MXCSR_ENV
-    co->reg[ACO_REG_IDX_FPU] = (void *)(uintptr_t)aco_thread.control_words;
-#endif
-    co->main_co = main_co;
-    co->share_stack = share_stack;
-    co->fp = fp;
-    co->arg = arg;
-    enter_in_list(co);
     return co;
+}
+
+aco_t *aco_create_in(void *memory, size_t sz, aco_t *main_co, aco_share_stack_t *share_stack,
+                     aco_cofuncp_t fp, void *arg)
+{
+    check_create(main_co, share_stack, 0, fp, arg);
+    if (memory == NULL || (uintptr_t)memory % SAVE_STACK_GRANULE != 0 || sz < CO_SZ) {
+        errno = EINVAL;
+        return NULL;
+    }
+    return create_at(memory, sz, main_co, share_stack, fp, arg);
+}
+
+/* Its frames are nobody's any more. */
+static void give_up_stack(aco_t *co)
+{
+    if (co->is_owner) {
+        tell_abandoned(co);
+        co->share_stack->owner = NULL;
+    }
+}
+
+void aco_reset(aco_t *co, aco_cofuncp_t fp, void *arg)
+{
+    const char *call = "aco_reset";
+    demand(co != NULL && fp != NULL, call, co,
+           "the coroutine or the entry function is NULL: pass both");
+    demand(co->main_co != NULL, call, co, "a main coroutine has no entry function: pass another");
+    demand(!is_running(co), call, co,
+           "the coroutine is running, or waits for one it resumed: let that end first");
+    give_up_stack(co);
+    set_init(co, fp, arg);
 }
 
 void aco_destroy(aco_t *co)
 {
     const char *call = "aco_destroy";
-    const aco_t *running = aco_gtls_co;
     demand(co != NULL, call, co, "the coroutine is NULL: pass what aco_create() returned");
     if (co->main_co == NULL) {
-        demand(running == NULL || running->main_co != co, call, co,
+        demand(aco_gtls_co == co || !is_running(co), call, co,
                "one of its coroutines is running: yield or exit first");
-        if (running == co) {
+        if (aco_gtls_co == co) {
             aco_gtls_co = NULL;
         }
     } else {
-        demand(running != co, call, co, "the coroutine is running: let another one destroy it");
-        if (co->is_owner) {
-            co->share_stack->owner = NULL;
-        }
+        demand(!is_running(co), call, co,
+               "the coroutine is running, or waits for one it resumed: let another one destroy it");
+        give_up_stack(co);
         /* A copy of an aco_t may have been destroyed as well. */
         if (co->share_stack->ct_coroutines > 0) {
             co->share_stack->ct_coroutines--;
         }
-        if (co->has_save_block) {
-            free(co->save_stack.ptr);
-        }
     }
     tell_destroyed(co);
     take_from_list(co);
-    free(co);
+    if (co->blocks & ACO_BLOCK_SAVE_STACK) {
+        release(co->save_stack.ptr);
+    }
+    if (co->blocks & ACO_BLOCK_CO) {
+        release(co);
+    }
+}
+
+aco_status_t aco_status(const aco_t *co)
+{
+    demand(co != NULL, "aco_status", co, "the coroutine is NULL: pass what aco_create() returned");
+    if (co->is_end) {
+        return ACO_STATUS_END;
+    }
+    if (is_running(co)) {
+        return ACO_STATUS_RUNNING;
+    }
+    return co->main_co != NULL && co->reg[ACO_REG_IDX_SP] == co->share_stack->align_retptr
+               ? ACO_STATUS_INIT
+               : ACO_STATUS_SUSPENDED;
 }
 
 /* ==== Resume ================================================================================= */
 
+static const aco_t *root_of(const aco_t *co)
+{
+    while (co->main_co != NULL) {
+        co = co->main_co;
+    }
+    return co;
+}
+
 /*
- * For the inline aco_resume(), where the caller is not known to be the main coroutine of `co`: at
- * the first resume of a thread, or after one with another main coroutine. Returns the caller.
+ * For the inline aco_resume(), where the caller is not known to be the parent of `co`: at the first
+ * resume of a thread, or after one with another main coroutine. Returns the parent.
  */
 aco_t *aco_check_resume(const aco_t *co)
 {
@@ -710,10 +874,12 @@ aco_t *aco_check_resume(const aco_t *co)
     demand(co->main_co != NULL, call, co,
            "a main coroutine can't be resumed: aco_yield() continues it");
     demand(!co->is_end, call, co, "the coroutine has ended: test is_end, or make another one");
-    demand(caller != co, call, co, "the coroutine is the one that runs: resume another one");
-    demand(caller == NULL || caller->main_co == NULL, call, co,
-           "the caller is not its main coroutine: call aco_yield() and let that resume it");
-    demand(co->main_co->save_stack.ptr == this_thread(), call, co,
+    demand(!is_running(co), call, co,
+           "the coroutine is running, or waits for one it resumed: resume another one");
+    demand(caller == co->main_co || ((caller == NULL || caller->main_co == NULL) &&
+                                     co->main_co->main_co == NULL), call, co,
+           "the caller is not its parent (main_co): call aco_yield() and let that resume it");
+    demand(root_of(co)->save_stack.ptr == this_thread(), call, co,
            "its main coroutine belongs to another thread: resume it on that thread");
     return co->main_co;
 }
@@ -730,6 +896,8 @@ void aco_acquire(aco_t *co)
     size_t sz = save->valid_sz;
     prefetch_frames(save->ptr, sz);
     if (s->owner != NULL) {
+        demand(!is_running(s->owner), "aco_resume", co, "the owner of its share stack waits for "
+               "the caller: give coroutines that resume each other share stacks of their own");
         evict(s, s->owner);
     }
     char *sp = (char *)s->align_retptr - sz;
@@ -743,6 +911,85 @@ void aco_acquire(aco_t *co)
         copy_frames(sp, save->ptr, sz);
     }
 }
+
+static void (*waker)(aco_t *co);
+
+void aco_set_waker(void (*new_waker)(aco_t *co))
+{
+    __atomic_store_n(&waker, new_waker, __ATOMIC_RELAXED);
+}
+
+void aco_wake(aco_t *co)
+{
+    co->wakes = 0;
+    __atomic_load_n(&waker, __ATOMIC_RELAXED)(co);
+}
+
+/* ==== Direct switch ========================================================================== */
+
+/* What aco_yield_to() can know to be wrong. */
+static void check_yield_to(const aco_t *self, const aco_t *co)
+{
+    const char *call = "aco_yield_to";
+    if (self == NULL || self->main_co == NULL) {
+        aco_misuse(call, self);
+    }
+    demand(co != NULL, call, co, "the coroutine is NULL: pass what aco_create() returned");
+    demand(co->main_co == self->main_co, call, co,
+           "it has another parent (main_co) than the caller: yield, and let that resume it");
+    demand(!co->is_end, call, co, "the coroutine has ended: test is_end, or make another one");
+}
+
+/* TSan counts what is called and not returned from. */
+#if defined(ACO_USE_TSAN) && defined(__clang__)
+#define NOT_COUNTED __attribute__((disable_sanitizer_instrumentation))
+#elif defined(ACO_USE_TSAN)
+#define NOT_COUNTED __attribute__((no_sanitize_thread))
+#else
+#define NOT_COUNTED
+#endif
+
+/* Whom run_ferry() brings in. */
+static __thread aco_t *ferried;
+
+NOT_COUNTED static void run_ferry(void)
+{
+    aco_t ferry, *co = ferried;
+    aco_acquire(co);
+    aco_gtls_co = co;
+    ACO_TELL_SWITCH(co->main_co, co);
+    acosw(&ferry, co);
+}
+
+/*
+ * For the inline aco_yield_to(), where `co` is not in place. What copies it there can't run on the
+ * stack of the caller, which may be the same: so it runs below the frames of the parent, as a
+ * coroutine that lasts until `co` runs.
+ */
+void aco_yield_to_other(aco_t *co)
+{
+    aco_t *self = aco_gtls_co;
+    check_yield_to(self, co);
+    aco_t *parent = self->main_co;
+    uintptr_t sp = ((uintptr_t)parent->reg[ACO_REG_IDX_SP] - RED_ZONE_SZ - sizeof(aco_t)) /
+                   STACK_ALIGNMENT * STACK_ALIGNMENT;
+    aco_t *ferry = (aco_t *)sp;
+    memcpy(ferry->reg, parent->reg, sizeof(ferry->reg));
+    void **return_address = (void **)(sp - sizeof(void *));
+    *return_address = NULL;
+    ferry->reg[ACO_REG_IDX_RETADDR] = (void *)(uintptr_t)run_ferry;
+    ferry->reg[ACO_REG_IDX_SP] = return_address;
+    ferry->reg[ACO_REG_IDX_BP] = NULL;
+    ferried = co;
+    aco_gtls_co = parent;
+    ACO_TELL_SWITCH(self, parent);
+    acosw(self, ferry);
+    if (self->wakes) {
+        aco_wake(self);
+    }
+}
+
+/* ==== Stress ================================================================================= */
 
 #ifdef ACO_CONFIG_STRESS
 /* After every yield: nobody's frames stay in place, and what was there is gone. */

@@ -6,8 +6,10 @@
  * with the same configuration macros as the program.
  *
  * Vocabulary
- *   main coroutine      runs on its thread's own stack and resumes the others
+ *   main coroutine      runs on its thread's own stack
  *   non-main coroutine  runs on a share stack while it is resumed
+ *   parent              who resumes a coroutine, its main_co: the main one, or a non-main one that
+ *                       runs on another share stack
  *   share stack         a stack that coroutines run on
  *   standalone          said of a coroutine that has its share stack to itself: it is never copied
  *   copying             said of coroutines that use one share stack in turn
@@ -246,7 +248,8 @@ __asm__(".ifndef aco_get_pc_edx\n"
  *   ACO_USE_VALGRIND                tells memcheck of share stacks and of copies
  *   ACO_USE_ASAN, ACO_USE_TSAN      tell AddressSanitizer, ThreadSanitizer of stacks and switches;
  *                                   set by themselves where the compiler says that one is on
- *   ACO_CONFIG_LIST                 keeps a list of each thread's coroutines, for debuggers
+ *   ACO_CONFIG_LIST                 keeps a list of each thread's coroutines, for debuggers; who
+ *                                   copies an aco_t must leave the original to aco_destroy()
  *   ACO_CONFIG_STRESS               every yield evicts, every eviction moves the save stack, and
  *                                   what lies unused is overwritten: finds stray pointers
  * Of a single translation unit, if so wanted:
@@ -368,19 +371,23 @@ struct aco_share_stack_s {
     size_t ct_coroutines;    /* coroutines that were created on it and are not destroyed */
     char guard_page_enabled; /* 1: the page below ptr faults */
     void *real_ptr;          /* the mapping, guard page included */
-    size_t real_sz;          /* its bytes */
+    size_t real_sz;          /* its bytes; 0 if the memory is the caller's, to be left alone */
 #ifdef ACO_USE_VALGRIND
     unsigned valgrind_stk_id; /* what VALGRIND_STACK_REGISTER gave */
 #endif
 };
 
+#define ACO_BLOCK_CO 1         /* the aco_t, with its first save stack */
+#define ACO_BLOCK_SAVE_STACK 2 /* save_stack.ptr, once it has outgrown that */
+
 /* A coroutine. What a switch in place touches comes first. */
 struct aco_s {
     void *reg[ACO_REG_WORDS];       /* of a suspended one: see ACO_REG_IDX_* */
-    aco_t *main_co;                 /* who resumes it; NULL for a main coroutine */
+    aco_t *main_co;                 /* its parent, who resumes it; NULL for a main coroutine */
     char is_end;                    /* 1 once it has called aco_exit() */
     char is_owner;                  /* 1 if share_stack->owner is this one */
-    char has_save_block;            /* 1 if save_stack.ptr is a block of its own, to be freed */
+    char blocks;                    /* ACO_BLOCK_*: what aco_destroy() frees */
+    char wakes;                     /* 1: see aco_set_waker() */
     int32_t base;                   /* see ACO_BASE */
     aco_share_stack_t *share_stack; /* where it runs; NULL for a main coroutine */
     aco_save_stack_t save_stack;    /* at first, memory that follows this struct */
@@ -394,7 +401,8 @@ struct aco_s {
 #endif
 #ifdef ACO_CONFIG_LIST
     aco_t *list_next;  /* the next older coroutine of its thread */
-    aco_t **list_link; /* what points to this one; in a copy of an aco_t, to the original */
+    aco_t **list_link; /* what points to this one */
+    aco_t *list_self;  /* this one, but in a copy of an aco_t, which is in no list */
 #endif
 };
 
@@ -440,6 +448,17 @@ aco_share_stack_t *aco_share_stack_new2(size_t sz, char guard_page_enabled);
 /* The same as aco_share_stack_new2(sz, 1). */
 aco_share_stack_t *aco_share_stack_new(size_t sz);
 
+/* The same as aco_share_stack_new2(), but if memory or mappings run out, returns NULL with errno. */
+aco_share_stack_t *aco_try_share_stack_new2(size_t sz, char guard_page_enabled);
+
+/*
+ * Makes a share stack in the `sz` bytes at `memory`, which are the caller's before and after: the
+ * struct at their end, what is below is the stack. Nothing is allocated. There is no guard page,
+ * unless the caller puts one below and says so in guard_page_enabled and real_ptr. Returns NULL
+ * with EINVAL if `memory` is NULL or so small that the stack would have less than 4096 bytes.
+ */
+aco_share_stack_t *aco_share_stack_new_in(void *memory, size_t sz);
+
 /* Frees a share stack. Aborts if it is NULL or a coroutine created on it is not destroyed yet. */
 void aco_share_stack_destroy(aco_share_stack_t *share_stack);
 
@@ -447,13 +466,34 @@ void aco_share_stack_destroy(aco_share_stack_t *share_stack);
 
 /*
  * With (NULL, NULL, 0, NULL, NULL), makes the calling thread's main coroutine. Otherwise makes a
- * coroutine in state init that runs `fp` on `share_stack` when `main_co`, a main coroutine,
- * resumes it; `arg` is for aco_get_arg(). None of the three may be NULL. `save_stack_sz` is the
- * size in bytes of its first save stack, 0 means 64; it grows when needed. May be called from any
- * coroutine. Cost: one malloc(). Aborts on misuse and when memory runs out.
+ * coroutine in state init that runs `fp` on `share_stack` when `main_co`, its parent, resumes it;
+ * `arg` is for aco_get_arg(). None of the three may be NULL. The parent is a main coroutine, or any
+ * other one on another share stack. `save_stack_sz` is the size in bytes of its first save stack,
+ * 0 means 64; it grows when needed. May be called from any coroutine. Cost: one malloc(). Aborts on
+ * misuse and when memory runs out.
  */
 aco_t *aco_create(aco_t *main_co, aco_share_stack_t *share_stack, size_t save_stack_sz,
                   aco_cofuncp_t fp, void *arg);
+
+/* The same as aco_create(), but if memory runs out, returns NULL with errno. */
+aco_t *aco_try_create(aco_t *main_co, aco_share_stack_t *share_stack, size_t save_stack_sz,
+                      aco_cofuncp_t fp, void *arg);
+
+/*
+ * The same as aco_create() in the `sz` bytes at `memory`, which are the caller's before and after:
+ * the aco_t, and its first save stack in what remains. Nothing is allocated, now or later, unless
+ * the save stack must grow. Returns NULL with EINVAL if `memory` is not aligned to 16 bytes or less
+ * than sizeof(aco_t) rounded up to 16.
+ */
+aco_t *aco_create_in(void *memory, size_t sz, aco_t *main_co, aco_share_stack_t *share_stack,
+                     aco_cofuncp_t fp, void *arg);
+
+/*
+ * Brings a coroutine in any state but running back to init, to run `fp` with `arg`, on the same
+ * share stack, with the same save stack and statistics, and the thread's first control words.
+ * Nothing on its stack is unwound. Cost: a few ns. Aborts on misuse.
+ */
+void aco_reset(aco_t *co, aco_cofuncp_t fp, void *arg);
 
 /*
  * Starts or continues `co`; returns when it yields or exits. The caller must be co->main_co, and
@@ -465,14 +505,23 @@ aco_t *aco_create(aco_t *main_co, aco_share_stack_t *share_stack, size_t save_st
 void aco_resume(aco_t *co);
 
 /*
- * Suspends the calling coroutine and continues its main coroutine; returns when resumed. The caller
+ * Suspends the calling coroutine and continues its parent; returns when resumed. The caller
  * must be a non-main coroutine; in aco_yield1(), it must be `co`. Cost: a few ns. Aborts on misuse.
  */
 void aco_yield(void);
 void aco_yield1(aco_t *co);
 
 /*
- * Ends the calling coroutine, which gives up its share stack, and continues its main coroutine. The
+ * Suspends the calling coroutine and starts or continues `co`, another one of the same parent, not
+ * ended: what aco_yield() and then aco_resume(co) by the parent would do, with one switch. The
+ * parent goes on where it last resumed when one of them yields. Cost: a few ns where `co` owns its
+ * share stack; otherwise copies as in aco_resume(), done on the stack of the parent, which needs
+ * some KiB there. Aborts on misuse and as aco_resume() does.
+ */
+void aco_yield_to(aco_t *co);
+
+/*
+ * Ends the calling coroutine, which gives up its share stack, and continues its parent. The
  * caller must be a non-main coroutine; in aco_exit1(), it must be `co`. Cost: a few ns. Nothing on
  * its stack is unwound. Aborts on misuse.
  */
@@ -482,10 +531,24 @@ ACO_NORETURN void aco_exit1(aco_t *co);
 /*
  * Frees a coroutine in any state but running, and its save stack; gives up its share stack if it
  * is the owner. Nothing on its stack is unwound. A main coroutine is destroyed by its own thread,
- * on the thread's stack, and none of its coroutines can be resumed after that. Cost: one or two
- * free(). Aborts on misuse.
+ * on the thread's stack. Those whose parent is destroyed can't be resumed any more. Cost: one or
+ * two free(). Aborts on misuse.
  */
 void aco_destroy(aco_t *co);
+
+/*
+ * What is allocated from now on, in any thread, comes from `allocate` (bytes, in blocks aligned to
+ * 16; NULL with errno on failure) and goes back by `release`. Call it before all else; malloc() and
+ * free() are the default. Mappings of share stacks are not meant.
+ */
+void aco_set_allocator(void *(*allocate)(size_t sz), void (*release)(void *ptr));
+
+/* Sets the pointer `ptr` to `sz` new bytes of malloc(), or aborts with words. */
+#define aco_new(ptr, sz)                                                                           \
+    do {                                                                                           \
+        (ptr) = (__typeof__(ptr))malloc(sz);                                                       \
+        aco_assertalloc_ptr(ptr);                                                                  \
+    } while (0)
 
 /* ==== Questions ============================================================================== */
 
@@ -501,6 +564,16 @@ void *aco_get_arg(void);
 
 /* 1 if `co` is a main coroutine, otherwise 0. Aborts if it is NULL. */
 int aco_is_main_co(const aco_t *co);
+
+/* The state of `co`. Running are the coroutine that runs and those that wait for one that they have
+ * resumed, up to the main coroutine; other main coroutines are suspended. Aborts if it is NULL. */
+typedef enum {
+    ACO_STATUS_INIT,
+    ACO_STATUS_RUNNING,
+    ACO_STATUS_SUSPENDED,
+    ACO_STATUS_END
+} aco_status_t;
+aco_status_t aco_status(const aco_t *co);
 
 /* ==== Assertions ============================================================================= */
 
@@ -528,6 +601,13 @@ void *acosw(aco_t *from, aco_t *to);
 /* Writes the caller's control words to the 4 bytes at `p`, in the form of reg[ACO_REG_IDX_FPU]. */
 void aco_save_fpucw_mxcsr(void *p);
 
+/*
+ * For optional parts: a suspended coroutine whose field `wakes` is 1 calls `waker` as soon as it is
+ * continued, on its own stack, in place of the return from aco_yield() or aco_yield_to(). `wakes` is
+ * 0 again by then. Not for one that was suspended by acosw() alone. One waker for the process.
+ */
+void aco_set_waker(void (*waker)(aco_t *co));
+
 /* Where an entry function would return to: what every *align_retptr holds. Not callable. */
 void aco_funcp_protector_asm(void);
 
@@ -549,6 +629,8 @@ ACO_NORETURN void aco_funcp_protector(void);
 /* The cold paths. */
 __attribute__((cold)) aco_t *aco_check_resume(const aco_t *co);
 void aco_acquire(aco_t *co);
+void aco_yield_to_other(aco_t *co);
+void aco_wake(aco_t *co);
 ACO_NORETURN __attribute__((cold)) void aco_misuse(const char *call, const aco_t *co);
 
 /* What a sanitizer must know before a switch. TSan counts calls and returns per coroutine: it is
@@ -633,6 +715,9 @@ ACO_INLINE void aco_suspend(const char *call, aco_t *co)
     }
     aco_t *main_co = co->main_co;
     ACO_SWITCH(co, main_co);
+    if (aco_unlikely(co->wakes)) {
+        aco_wake(co);
+    }
 }
 
 ACO_INLINE ACO_NORETURN void aco_end(const char *call, aco_t *co)
@@ -661,6 +746,22 @@ ACO_INLINE void aco_yield(void) { aco_suspend("aco_yield", aco_gtls_co); }
 ACO_INLINE void aco_yield1(aco_t *co)
 {
     aco_suspend("aco_yield1", aco_check_running("aco_yield1", co));
+}
+
+ACO_INLINE void aco_yield_to(aco_t *co)
+{
+    aco_t *self = aco_gtls_co;
+    ACO_LAUNDER(self);
+    if (aco_unlikely(self == NULL || self->main_co == NULL || co == NULL ||
+                     co->main_co != self->main_co || !co->is_owner)) {
+        aco_yield_to_other(co);
+        return;
+    }
+    aco_gtls_co = co;
+    ACO_SWITCH(self, co);
+    if (aco_unlikely(self->wakes)) {
+        aco_wake(self);
+    }
 }
 
 ACO_INLINE ACO_NORETURN void aco_exit(void) { aco_end("aco_exit", aco_gtls_co); }

@@ -71,7 +71,7 @@ run_test() {
     local path=$1 name log status=0 start=$SECONDS
     name=${path#output/}
     name=${name#tests/}
-    log=$LOGS/$name
+    log=$LOGS/${name//\//.}
     rm -f "$log" "$log.memcheck"
     local expected=${EXPECTED[$(basename "${path%%..*}" .sh)]:-0}
     find_command "$path"

@@ -73,10 +73,10 @@ static void is_saved_out_and_grows_from_the_copy(void **state)
         assert_true(copy->save_stack.valid_sz >= LEVEL_SZ * (i + 1));
         if (i == 0 && !STRESS) {
             assert_ptr_equal(copy->save_stack.ptr, co->save_stack.ptr);
-            assert_int_equal(copy->has_save_block, 0);
+            assert_int_equal(copy->blocks, ACO_BLOCK_CO);
         }
     }
-    assert_int_equal(copy->has_save_block, 1);
+    assert_int_equal(copy->blocks, ACO_BLOCK_CO | ACO_BLOCK_SAVE_STACK);
     assert_true(is_save_stack_embedded(co));
     assert_int_equal(co->save_stack.ct_save, 0);
     aco_resume(copy);

@@ -118,7 +118,7 @@ static void with_a_save_stack_that_has_grown(void **state)
     aco_t *owner = make_co(in, yields_for_ever, NULL);
     aco_resume(co);
     aco_resume(owner);
-    assert_int_equal(co->has_save_block, 1);
+    assert_true(co->blocks & ACO_BLOCK_SAVE_STACK);
     aco_destroy(co);
     aco_destroy(owner);
     use_stack(in);

@@ -317,8 +317,8 @@ static const misuse_t of_create[] = {
     CASE(create_without_stack, MAIN, "aco_create", "NULL", NOBODY),
     CASE(create_without_stack, COROUTINE, "aco_create", "NULL", NOBODY),
     CASE(create_without_entry_function, MAIN, "aco_create", "NULL", NOBODY),
-    CASE(create_for_another, MAIN, "aco_create", "not a main coroutine", CO(init)),
-    CASE(create_for_another, COROUTINE, "aco_create", "not a main coroutine", CO(init)),
+    CASE(create_for_another, MAIN, "aco_create", "runs on the same share stack", CO(init)),
+    CASE(create_for_another, COROUTINE, "aco_create", "runs on the same share stack", CO(init)),
     CASE(create_main_with_stack, FRESH, "aco_create", "main_co is NULL", NOBODY),
     CASE(create_main_with_save_stack_size, FRESH, "aco_create", "main_co is NULL", NOBODY),
     CASE(create_main_with_entry_function, FRESH, "aco_create", "main_co is NULL", NOBODY),
@@ -337,9 +337,9 @@ static const misuse_t of_resume[] = {
     CASE(resume_main, COROUTINE, "aco_resume", "main coroutine", CO(main_co)),
     CASE(resume_ended, MAIN, "aco_resume", "ended", CO(ended)),
     CASE(resume_ended_after_another, MAIN, "aco_resume", "ended", CO(ended)),
-    CASE(resume_self, COROUTINE, "aco_resume", "the one that runs", CO(self)),
-    CASE(resume_yielded, COROUTINE, "aco_resume", "caller is not its main", CO(yielded)),
-    CASE(resume_init, COROUTINE, "aco_resume", "caller is not its main", CO(init)),
+    CASE(resume_self, COROUTINE, "aco_resume", "the coroutine is running", CO(self)),
+    CASE(resume_yielded, COROUTINE, "aco_resume", "caller is not its parent", CO(yielded)),
+    CASE(resume_init, COROUTINE, "aco_resume", "caller is not its parent", CO(init)),
 };
 
 static const misuse_t of_yield[] = {

@@ -150,7 +150,7 @@ static void check_worker(size_t worker)
     assert_int_equal(co->save_stack.ct_save, w->ct_save);
     assert_int_equal(co->save_stack.ct_restore, w->ct_restore);
     assert_int_equal(co->save_stack.max_cpsz, w->max_cpsz);
-    assert_true(co->has_save_block || is_save_stack_embedded(co));
+    assert_true((co->blocks & ACO_BLOCK_SAVE_STACK) || is_save_stack_embedded(co));
     assert_int_equal(w->ct_resumed, w->ct_expected);
     if (w->is_ended) {
         return;

@@ -189,7 +189,7 @@ static void a_save_stack_that_is_too_small_becomes_a_block_of_its_own(void **sta
     assert_true(is_save_stack_embedded(co));
     aco_resume(co);
     aco_resume(other);
-    assert_int_equal(co->has_save_block, 1);
+    assert_true(co->blocks & ACO_BLOCK_SAVE_STACK);
     assert_true(co->save_stack.sz >= 1000);
     assert_int_equal(co->save_stack.valid_sz, live_sz(co));
     assert_invariants(co);

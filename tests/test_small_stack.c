@@ -73,8 +73,8 @@ static void return_from_entry_function(aco_t *other)
 }
 
 static const misuse_t misuses[] = {
-    {resume_other, "aco_resume", "caller is not its main", 0, NULL},
-    {resume_self, "aco_resume", "the one that runs", 0, NULL},
+    {resume_other, "aco_resume", "caller is not its parent", 0, NULL},
+    {resume_self, "aco_resume", "the coroutine is running", 0, NULL},
     {yield1_other, "aco_yield1", "not the one that runs", 0, NULL},
     {exit1_other, "aco_exit1", "not the one that runs", 0, NULL},
     {destroy_self, "aco_destroy", "running", 0, NULL},

@@ -245,7 +245,7 @@ static void check_slot(const slot_t *slot)
     CHECK(save->ct_restore == slot->ct_restore);
     CHECK(save->max_cpsz == slot->max_cpsz);
     CHECK(STRESS || slot->stack != STANDALONE || save->ct_save + save->ct_restore == 0);
-    CHECK(co->has_save_block || slot->original != NULL || is_save_stack_embedded(co));
+    CHECK((co->blocks & ACO_BLOCK_SAVE_STACK) || slot->original != NULL || is_save_stack_embedded(co));
     CHECK(slot->original == NULL || is_save_stack_embedded(slot->original));
     if (slot->state == RUNNING) {
         CHECK(slot == model.running && co->is_owner && save->valid_sz == 0);

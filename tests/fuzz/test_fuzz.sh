@@ -10,7 +10,7 @@
 . tests/harness.sh
 
 : "${FUZZ_SECONDS:=120}"
-readonly SANITIZERS=fuzzer,undefined
+readonly SANITIZERS=fuzzer,address,undefined
 readonly BUILDS=({standaloneFPUenv,shareFPUenv}{,.stress})
 readonly RESULTS=$OUTPUT/fuzz
 
