@@ -53,6 +53,7 @@ CHECK(the_switch_finds_base, offsetof(aco_t, base) == ACO_BASE);
 #define STACK_ALIGNMENT 16u                /* bytes; of SP before a call */
 #define STACK_DEFAULT_SZ ((size_t)2 << 20) /* bytes */
 #define STACK_MIN_SZ ((size_t)4096)        /* bytes */
+#define TOP_SZ 16u                         /* bytes; unused above the protector */
 #define SAVE_STACK_DEFAULT_SZ 64u          /* bytes: an entry function that mostly yields */
 #define SAVE_STACK_GRANULE 16u             /* bytes; of the block of an aco_t and of later ones */
 #define CO_SZ round_up(sizeof(aco_t), SAVE_STACK_GRANULE)
@@ -468,7 +469,8 @@ static void *map_stack(aco_share_stack_t *s, size_t guard_sz)
 /* Finds the end of the stack of `s` and puts the protector there (I4). */
 static void lay_out_stack(aco_share_stack_t *s)
 {
-    uintptr_t high = ((uintptr_t)s->ptr + s->sz) / STACK_ALIGNMENT * STACK_ALIGNMENT;
+    /* memcheck's unwinder does not read the last word of a stack, but must read the protector. */
+    uintptr_t high = ((uintptr_t)s->ptr + s->sz) / STACK_ALIGNMENT * STACK_ALIGNMENT - TOP_SZ;
     s->align_highptr = (void *)high;
     s->align_retptr = (char *)s->align_highptr - sizeof(void *);
     s->align_validsz = high - (uintptr_t)s->ptr;
@@ -491,8 +493,7 @@ aco_share_stack_t *aco_try_share_stack_new2(size_t sz, char guard_page_enabled)
         return NULL;
     }
     memset(s, 0, sizeof(*s));
-    /* The protector's word needs room as well. */
-    s->sz = round_up(usable_sz + sizeof(void *), page_sz);
+    s->sz = round_up(usable_sz + sizeof(void *) + TOP_SZ, page_sz);
     s->guard_page_enabled = guard_page_enabled != 0;
     if (map_stack(s, s->guard_page_enabled ? page_sz : 0) == NULL) {
         int error = errno;
@@ -523,7 +524,7 @@ aco_share_stack_t *aco_share_stack_new_in(void *memory, size_t sz)
     uintptr_t low = (uintptr_t)memory;
     uintptr_t high = (low + sz - sizeof(aco_share_stack_t)) / STACK_ALIGNMENT * STACK_ALIGNMENT;
     if (memory == NULL || sz > SIZE_MAX - low || sz < sizeof(aco_share_stack_t) ||
-        high < low + STACK_MIN_SZ + sizeof(void *)) {
+        high < low + STACK_MIN_SZ + sizeof(void *) + TOP_SZ) {
         errno = EINVAL;
         return NULL;
     }

@@ -83,9 +83,11 @@
                      "movq %%rsp, " ACO_STR(ACO_REG(ACO_REG_IDX_SP, rdi)) "\n\t"                   \
                      "movq %%rbp, " ACO_STR(ACO_REG(ACO_REG_IDX_BP, rdi)) "\n\t"                   \
                      ACO_STR(ACO_ASM_FPU(rdi, rsi, ACO_ASM_LOAD_FPU)) "\n\t"                       \
+                     ACO_ASM_LEAVE(0x75, 6, 16)                                                    \
                      "movq " ACO_STR(ACO_REG(ACO_REG_IDX_BP, rsi)) ", %%rbp\n\t"                   \
                      "movq " ACO_STR(ACO_REG(ACO_REG_IDX_SP, rsi)) ", %%rsp\n\t"                   \
-                     "jmpq *" ACO_STR(ACO_REG(ACO_REG_IDX_RETADDR, rsi)) "\n"                      \
+                     "jmpq *" ACO_STR(ACO_REG(ACO_REG_IDX_RETADDR, rsi)) "\n\t"                    \
+                     ACO_ASM_LEFT                                                                  \
                      "1:\n\t" ACO_ASM_LAND("endbr64\n\t")                                          \
                      ACO_ASM_TAKE_BASE("movslq ", rsi, ", %%rbx\n\taddq %%rsp, %%rbx\n\t")         \
                      ACO_ASM_END                                                                   \
@@ -137,9 +139,11 @@ __asm__(".ifndef aco_get_pc_edx\n"
                      "movl %%esp, " ACO_STR(ACO_REG(ACO_REG_IDX_SP, eax)) "\n\t"                   \
                      "movl %%ebp, " ACO_STR(ACO_REG(ACO_REG_IDX_BP, eax)) "\n\t"                   \
                      ACO_STR(ACO_ASM_FPU(eax, ecx, ACO_ASM_LOAD_FPU)) "\n\t"                       \
+                     ACO_ASM_LEAVE(0x70, 5, 8)                                                     \
                      "movl " ACO_STR(ACO_REG(ACO_REG_IDX_BP, ecx)) ", %%ebp\n\t"                   \
                      "movl " ACO_STR(ACO_REG(ACO_REG_IDX_SP, ecx)) ", %%esp\n\t"                   \
-                     "jmpl *" ACO_STR(ACO_REG(ACO_REG_IDX_RETADDR, ecx)) "\n"                      \
+                     "jmpl *" ACO_STR(ACO_REG(ACO_REG_IDX_RETADDR, ecx)) "\n\t"                    \
+                     ACO_ASM_LEFT                                                                  \
                      "1:\n\t" ACO_ASM_LAND("endbr32\n\t")                                          \
                      ACO_ASM_TAKE_BASE("movl ", ecx, ", %%esi\n\taddl %%esp, %%esi\n\t")           \
                      ACO_ASM_END                                                                   \
@@ -190,6 +194,23 @@ __asm__(".ifndef aco_get_pc_edx\n"
 #else
 #define ACO_ASM_KEEP_BASE(store, co)
 #define ACO_ASM_TAKE_BASE(load, co, add)
+#endif
+
+/* From the load of BP to the jump, the compiler's call-frame information is wrong, be it in terms of
+ * SP or of BP. What is said instead is that this is called from where `from` will continue, with SP
+ * and BP as they were stored: so the function around it shows twice there. `breg`: DW_OP_breg of
+ * the register with `from`; `bp`, `pc`: their numbers in DWARF. Unwinders look up the address before
+ * a return address: the int3, never executed, is there for that. */
+#ifdef __GCC_HAVE_DWARF2_CFI_ASM
+#define ACO_ASM_LEAVE(breg, bp, pc)                                                                \
+    ".cfi_remember_state\n\t"                                                                      \
+    ".cfi_escape 0x0f, 3, " ACO_STR(breg, ACO_WORD*ACO_REG_IDX_SP) ", 0x06\n\t"                    \
+    ".cfi_escape 0x10, " ACO_STR(pc, 2, breg, ACO_WORD*ACO_REG_IDX_RETADDR) "\n\t"                 \
+    ".cfi_escape 0x10, " ACO_STR(bp, 2, breg, ACO_WORD*ACO_REG_IDX_BP) "\n\t"
+#define ACO_ASM_LEFT ".cfi_restore_state\n\tint3\n"
+#else
+#define ACO_ASM_LEAVE(breg, bp, pc)
+#define ACO_ASM_LEFT
 #endif
 
 /* An arrival is an indirect jump: with branch tracking on, it needs a landing pad. */

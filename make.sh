@@ -87,8 +87,24 @@ find_missing() {
             fi
         fi
     fi
-    if [[ $all == all ]] && [[ -z $(find_tcmalloc) ]]; then
-        MISSING+=("google-perftools|to run the benchmark under tcmalloc|(none)")
+    if [[ $all == all ]]; then
+        find_missing_tools
+    fi
+}
+
+# Tools without which some tests are skipped, and the benchmark runs with another allocator.
+find_missing_tools() {
+    [[ -n $(find_tcmalloc) ]] || MISSING+=("google-perftools|for the benchmark under tcmalloc|")
+    command -v gdb > /dev/null || MISSING+=("gdb|for the tests of backtraces|")
+    command -v clang > /dev/null || MISSING+=("clang|for the tests with a second compiler|")
+    printf 'int main(void) { return 0; }\n' |
+        clang -fsanitize=address -x c - -o /dev/null 2> /dev/null ||
+        MISSING+=("libclang-rt-dev|for the tests under clang's sanitizers, and fuzzing|")
+    /usr/bin/python3 -c 'import capstone, elftools, z3' 2> /dev/null ||
+        MISSING+=("python3-z3 python3-capstone python3-pyelftools|for the proof of acosw|")
+    if ((m32)) && ! printf '#include <vector>\n' |
+        "${CXX_COMPILER[@]}" -m32 -x c++ -c - -o /dev/null 2> /dev/null; then
+        MISSING+=("g++-multilib|for the C++ tests with -m32|")
     fi
 }
 

@@ -72,7 +72,7 @@ first_instruction() {
 # What comes after the jump of each switch in an object: all ways to arrive.
 instructions_after_jumps() {
     objdump -d --no-show-raw-insn "$1" | awk '
-        after && NF > 1 { print $2; after = 0 }
+        after && NF > 1 && $2 != "int3" { print $2; after = 0 }
         $2 ~ /^jmp/ && $3 ~ /^\*\(%(rsi|ecx)\)/ { after = 1 }'
 }
 
