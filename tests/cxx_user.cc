@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A C++ program that uses the library: objects with destructors in coroutines, exceptions that are
- * thrown and caught in one, containers, and calls through functions of the header. Exits with 0 if
- * all is well, otherwise says what is not. With the argument "throw", an exception leaves an entry
- * function, which must end the process in std::terminate().
+ * thrown, caught and thrown again in one, or carried to another, containers, and calls through
+ * functions of the header. Exits with 0 if all is well, otherwise says what is not. With the
+ * argument "throw", an exception leaves an entry function, which must end the process in
+ * std::terminate() before anything is unwound.
  */
 #include "aco.h"
 
 #include <cstring>
+#include <exception>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -128,6 +131,119 @@ void works(Work &work)
     }
 }
 
+/* ---- Exceptions that pass several frames, in many coroutines at once ---- */
+
+const int CT_THROWERS = 20; /* on one share stack */
+const int CT_LEVELS = 6;
+
+struct Failure {
+    int id;
+    int ct_passed; /* frames that caught it and threw it again */
+};
+
+struct Thrower {
+    int id;
+    int ct_objects;
+    int ct_caught;
+    std::exception_ptr last;
+};
+
+/* Yields on the way down. Every other frame on the way up catches and throws again. */
+void throw_through(Thrower &thrower, int level)
+{
+    Counted counted(thrower.ct_objects);
+    volatile char frame[100];
+    frame[level] = static_cast<char>(thrower.id);
+    aco_yield();
+    if (level == 0) {
+        throw Failure{thrower.id, 0};
+    }
+    if (level % 2 == 0) {
+        throw_through(thrower, level - 1);
+        return;
+    }
+    try {
+        throw_through(thrower, level - 1);
+    } catch (Failure &failure) {
+        check(frame[level] == static_cast<char>(thrower.id), "a catching frame is its own");
+        check(thrower.ct_objects == CT_LEVELS - level, "frames below were unwound, and no other");
+        failure.ct_passed++;
+        throw;
+    }
+}
+
+/* Caught where it was thrown, and at once. */
+void throw_and_catch(Thrower &thrower)
+{
+    try {
+        Counted counted(thrower.ct_objects);
+        throw thrower.id;
+    } catch (int id) {
+        check(id == thrower.id, "the number is the one thrown");
+    }
+}
+
+void throws_many(Thrower &thrower)
+{
+    for (int round = 0; round < 3; round++) {
+        throw_and_catch(thrower);
+        aco_yield();
+        try {
+            throw_through(thrower, CT_LEVELS - 1);
+            check(false, "an exception passes what is behind the call");
+        } catch (const std::exception &) {
+            check(false, "an exception is not of another type");
+        } catch (const Failure &failure) {
+            check(failure.id == thrower.id, "the exception is its own");
+            check(failure.ct_passed == CT_LEVELS / 2, "it was thrown again in every other frame");
+            thrower.last = std::current_exception();
+            thrower.ct_caught++;
+        }
+        check(thrower.ct_objects == 0, "every frame was unwound");
+        check(!std::uncaught_exception(), "no exception is under way");
+    }
+}
+
+void entry_throws_many()
+{
+    throws_many(*static_cast<Thrower *>(aco_get_arg()));
+    aco_exit();
+}
+
+/* What a coroutine caught is thrown again on the thread's own stack. */
+void check_carried(const Thrower &thrower)
+{
+    try {
+        std::rethrow_exception(thrower.last);
+    } catch (const Failure &failure) {
+        check(failure.id == thrower.id, "an exception is carried from a coroutine to main");
+        return;
+    }
+    check(false, "an exception is carried");
+}
+
+void interleave(const Instance &instance)
+{
+    std::vector<Thrower> throwers;
+    std::vector<std::unique_ptr<Coroutine>> alive;
+    throwers.reserve(CT_THROWERS);
+    for (int id = 0; id < CT_THROWERS || !alive.empty(); id++) {
+        /* One more each time, so that each throws while others are at another depth. */
+        if (id < CT_THROWERS) {
+            throwers.push_back(Thrower{id, 0, 0, nullptr});
+            alive.emplace_back(new Coroutine(instance, entry_throws_many, &throwers.back()));
+        }
+        for (auto it = alive.begin(); it != alive.end();) {
+            it = (*it)->resume() ? it + 1 : alive.erase(it);
+        }
+    }
+    for (const Thrower &thrower : throwers) {
+        check(thrower.ct_caught == 3, "every exception was caught, of each coroutine");
+        check(thrower.ct_objects == 0, "every object was destroyed, of each coroutine");
+        check_carried(thrower);
+    }
+}
+
 /* Objects must be gone before aco_exit(), which unwinds nothing. */
 void entry_works()
 {
@@ -135,8 +251,18 @@ void entry_works()
     aco_exit();
 }
 
+/* Without a handler on the stack, nothing may be unwound. */
+class Loud {
+public:
+    ~Loud()
+    {
+        std::fprintf(stderr, "unwound\n");
+    }
+};
+
 void entry_throws()
 {
+    Loud loud;
     aco_yield();
     throw std::runtime_error("leaves the entry function");
 }
@@ -164,9 +290,14 @@ void alternate(const Instance &instance)
 
 void throw_out(const Instance &instance)
 {
-    Coroutine thrower(instance, entry_throws, nullptr);
+    Coroutine thrower(instance, entry_throws, nullptr), other(instance, entry_throws, nullptr);
     thrower.resume();
-    thrower.resume();
+    other.resume();
+    try {
+        thrower.resume();
+    } catch (...) {
+        std::fprintf(stderr, "caught beyond the entry function\n");
+    }
 }
 
 } // namespace
@@ -178,6 +309,7 @@ int main(int argc, char **argv)
         throw_out(instance);
     }
     alternate(instance);
+    interleave(instance);
     check(aco_version() == ACO_VERSION, "header and library are of one version");
     return ct_failures != 0;
 }

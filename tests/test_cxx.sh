@@ -40,6 +40,9 @@ check_throw() {
     if [ "$STATUS" -ne 134 ] || ! grep -q "terminate called.*runtime_error" "$TMP/said"; then
         fail "$what: an exception that leaves an entry function: status $STATUS"
     fi
+    if grep -E '^(unwound|caught)' "$TMP/said" >&2; then
+        fail "$what: an exception that nobody catches was passed on"
+    fi
 }
 
 check_programs() {

@@ -1,0 +1,510 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Backtraces. From a coroutine they list its functions up to the entry function and end there, by
+ * call-frame information and by the chain of frame pointers, also after its frames were saved out
+ * and restored. And they are right at every instruction of the switch, inline and in acosw(), and
+ * of the protector: each is stepped over, and a signal handler on a stack of its own looks from
+ * there. Relies on the unwinder of libgcc; on frame pointers where HAVE_FRAME_POINTERS says so.
+ */
+// build: tests/no_inline.c -fno-omit-frame-pointer -DHAVE_FRAME_POINTERS
+#define _GNU_SOURCE /* for the names of registers in <ucontext.h> */
+#include "harness.h"
+#include "no_inline.h"
+
+#include <fenv.h>
+#include <signal.h>
+#include <ucontext.h>
+#include <unwind.h>
+
+#ifdef ACO_ARCH_X86_64
+#define REG_PC REG_RIP
+#define CT_KEPT 6
+static const int kept[CT_KEPT] = {3, 6, 12, 13, 14, 15}; /* rbx, rbp, r12-r15 in DWARF */
+#define ZERO_KEPT() \
+    __asm__ volatile("xorl %%ebx, %%ebx\n\txorl %%r12d, %%r12d\n\txorl %%r13d, %%r13d\n\t" \
+                     "xorl %%r14d, %%r14d\n\txorl %%r15d, %%r15d" \
+                     : : : "ebx", "r12", "r13", "r14", "r15", "cc")
+#else
+#define REG_PC REG_EIP
+#define CT_KEPT 4
+static const int kept[CT_KEPT] = {3, 5, 6, 7}; /* ebx, ebp, esi, edi in DWARF */
+#define ZERO_KEPT() \
+    __asm__ volatile("xorl %%ebx, %%ebx\n\txorl %%esi, %%esi\n\txorl %%edi, %%edi" \
+                     : : : "ebx", "esi", "edi", "cc")
+#endif
+
+#define MAX_FRAMES 64
+#define SIGNAL_STACK_SZ 65536u /* bytes */
+#define TRAP_FLAG 0x100        /* of the flags register: SIGTRAP after every instruction */
+
+/* Keeps a call before it from becoming a jump, which leaves no frame. */
+#define NO_TAIL_CALL() __asm__ volatile("")
+
+/* Steps over everything between two of these. */
+#define TOGGLE_STEPPING() __asm__ volatile("int3")
+
+/* Not for C to call. The second is there only in position-independent code for i386. */
+void aco_load_fpucw_mxcsr(void);
+extern void aco_get_pc_edx(void) __attribute__((weak, visibility("hidden")));
+
+/* ==== A coroutine and its main coroutine ====================================================== */
+
+static struct {
+    aco_t *co;
+    void (*look)(void); /* what the innermost function does before and after it yields */
+    int is_inline;      /* the switch; otherwise by acosw() */
+} run;
+
+static NOINLINE void yields(void)
+{
+    run.look();
+    if (run.is_inline) {
+        aco_yield();
+    } else {
+        no_inline_yield();
+    }
+    run.look();
+    NO_TAIL_CALL();
+}
+
+static NOINLINE void nests(void)
+{
+    ZERO_KEPT(); /* those of main differ */
+    yields();
+    yields();
+    NO_TAIL_CALL();
+}
+
+static NOINLINE ACO_NORETURN void exits(void)
+{
+    if (run.is_inline) {
+        aco_exit();
+    }
+    no_inline_exit();
+}
+
+static void nests_and_exits(void)
+{
+    fesetround(FE_UPWARD); /* so that each switch loads control words */
+    nests();
+    exits();
+}
+
+/* The last word after that ends the coroutine. */
+static void returns(void)
+{
+    NO_TAIL_CALL();
+}
+
+static NOINLINE void resumes(void)
+{
+    if (run.is_inline) {
+        aco_resume(run.co);
+    } else {
+        no_inline_resume(run.co);
+    }
+    NO_TAIL_CALL();
+}
+
+static NOINLINE void resumes_under_steps(void)
+{
+    TOGGLE_STEPPING();
+    while (!run.co->is_end) {
+        resumes();
+    }
+    TOGGLE_STEPPING();
+}
+
+static void looks_at_nothing(void)
+{
+}
+
+/* ==== What a backtrace must be ================================================================ */
+
+typedef enum { NEITHER, EITHER, MAIN, COROUTINE } side_t;
+
+/* A function that the test knows: who may be suspended or running in it, and how deep it is called
+ * there, 0 being where a coroutine ends or where the thread's own frames are of no more interest.
+ * The switch itself may be called from any depth. */
+typedef struct {
+    const char *name;
+    aco_cofuncp_t function;
+    side_t side;
+    int depth;
+} place_t;
+
+#define PLACE(function, side, depth) {#function, (aco_cofuncp_t)(function), side, depth}
+
+static const place_t places[] = {
+    PLACE(acosw, EITHER, 0),
+    PLACE(aco_load_fpucw_mxcsr, EITHER, 0),
+    PLACE(aco_get_pc_edx, EITHER, 0),
+    PLACE(no_inline_resume, EITHER, 0),
+    PLACE(no_inline_yield, EITHER, 0),
+    PLACE(no_inline_exit, EITHER, 0),
+    PLACE(resumes_under_steps, MAIN, 0),
+    PLACE(resumes, MAIN, 1),
+    PLACE(aco_funcp_protector_asm, COROUTINE, 0),
+    PLACE(nests_and_exits, COROUTINE, 1),
+    PLACE(nests, COROUTINE, 2),
+    PLACE(yields, COROUTINE, 3),
+    PLACE(exits, COROUTINE, 2),
+    PLACE(returns, COROUTINE, 1),
+    PLACE(aco_funcp_protector, COROUTINE, 1),
+};
+
+typedef struct {
+    const place_t *place; /* NULL if the test does not know it */
+    uintptr_t pc;
+} frame_t;
+
+/* From the innermost function on; where the code was interrupted, or return addresses. */
+typedef struct {
+    frame_t frames[MAX_FRAMES];
+    size_t ct;
+    uintptr_t first_pc; /* frames before it are left out; 0: those of unknown functions are */
+    int is_end;         /* whether the last frame is one that is known to have no caller */
+    int has_kept;       /* whether some function called acosw(), and then what its */
+    _Unwind_Word kept[CT_KEPT]; /* callee-saved registers held */
+} trace_t;
+
+/* The place of the instruction before `next`. */
+static const place_t *place_before(uintptr_t next)
+{
+    uintptr_t protector = (uintptr_t)aco_funcp_protector_asm;
+    uintptr_t start = (uintptr_t)_Unwind_FindEnclosingFunction((void *)next);
+    /* As a return address it belongs to what is before it. */
+    if (start != 0 && start == (uintptr_t)_Unwind_FindEnclosingFunction((void *)protector)) {
+        start = protector;
+    }
+    for (size_t i = 0; i < ARRAY_SZ(places) && start != 0; i++) {
+        if ((uintptr_t)places[i].function == start) {
+            return &places[i];
+        }
+    }
+    return NULL;
+}
+
+static side_t side_at(const trace_t *trace, size_t i)
+{
+    return i < trace->ct && trace->frames[i].place != NULL ? trace->frames[i].place->side : NEITHER;
+}
+
+/*
+ * Whether the trace lists what switches, if that, then each function down to depth 0, and no more
+ * of a coroutine. With the stack pointer under way from one stack to the other, the inline switch
+ * may pass for a call, so that the function which it is part of is there twice.
+ */
+static int is_right(const trace_t *trace, side_t side)
+{
+    size_t i = 0;
+    while (side_at(trace, i) == EITHER) {
+        i++;
+    }
+    if (i == 0 && trace->ct > 1 && trace->frames[0].place == trace->frames[1].place) {
+        i++;
+    }
+    for (int depth = side_at(trace, i) == side ? trace->frames[i].place->depth : 0; depth >= 0;
+         depth--, i++) {
+        if (side_at(trace, i) != side || trace->frames[i].place->depth != depth) {
+            return 0;
+        }
+    }
+    return trace->is_end && (side == MAIN || i == trace->ct);
+}
+
+static void print_trace(const trace_t *trace, side_t side)
+{
+    print_error("this is no backtrace of %s:\n", side == MAIN ? "main" : "the coroutine");
+    for (size_t i = 0; i < trace->ct; i++) {
+        const frame_t *frame = &trace->frames[i];
+        uintptr_t start = frame->place != NULL ? (uintptr_t)frame->place->function : 0;
+        print_error("  %s + %#tx\n", frame->place != NULL ? frame->place->name : "?",
+                    (ptrdiff_t)(frame->pc - start));
+    }
+    print_error("  %s\n", trace->is_end ? "end" : "no end");
+    for (size_t i = 0; trace->has_kept && i < CT_KEPT; i++) {
+        print_error("  register %d: %#lx\n", kept[i], (unsigned long)trace->kept[i]);
+    }
+}
+
+/* ==== Taking backtraces ======================================================================= */
+
+/* Adds a frame; `next` is the instruction after the one it is at. */
+static void add_frame(trace_t *trace, uintptr_t pc, uintptr_t next)
+{
+    const place_t *place = place_before(next);
+    int is_known = trace->first_pc != 0 ? pc == trace->first_pc : place != NULL;
+    if (trace->ct < MAX_FRAMES && (trace->ct != 0 || is_known)) {
+        trace->frames[trace->ct].place = place;
+        trace->frames[trace->ct].pc = pc;
+        trace->ct++;
+    }
+}
+
+static int is_acosw(const place_t *place)
+{
+    return place != NULL && place->function == (aco_cofuncp_t)acosw;
+}
+
+static void add_kept(trace_t *trace, struct _Unwind_Context *context)
+{
+    trace->has_kept = 1;
+    for (size_t i = 0; i < CT_KEPT; i++) {
+        trace->kept[i] = _Unwind_GetGR(context, kept[i]);
+    }
+}
+
+/* For a frame known to have no caller, the unwinder adds one without an address; it does not where
+ * it merely finds no call-frame information. */
+static _Unwind_Reason_Code add_context(struct _Unwind_Context *context, void *arg)
+{
+    trace_t *trace = (trace_t *)arg;
+    int is_interrupted = 0;
+    uintptr_t pc = (uintptr_t)_Unwind_GetIPInfo(context, &is_interrupted);
+    trace->is_end = pc == 0;
+    if (pc != 0) {
+        add_frame(trace, pc, is_interrupted ? pc + 1 : pc);
+        if (trace->ct > 1 && is_acosw(trace->frames[trace->ct - 2].place)) {
+            add_kept(trace, context);
+        }
+    }
+    return _URC_NO_REASON;
+}
+
+static NOINLINE void trace_by_cfi(trace_t *trace, uintptr_t first_pc)
+{
+    memset(trace, 0, sizeof(*trace));
+    trace->first_pc = first_pc;
+    if (_Unwind_Backtrace(add_context, trace) != _URC_END_OF_STACK) {
+        trace->is_end = 0;
+    }
+}
+
+#ifdef HAVE_FRAME_POINTERS
+/* As profilers do it: a frame pointer points at that of the caller, and a return address. */
+static NOINLINE void trace_by_frame_pointers(trace_t *trace)
+{
+    memset(trace, 0, sizeof(*trace));
+    void *const *frame = (void *const *)__builtin_frame_address(0);
+    for (; frame != NULL && trace->ct < MAX_FRAMES; frame = (void *const *)frame[0]) {
+        add_frame(trace, (uintptr_t)frame[1], (uintptr_t)frame[1]);
+    }
+    trace->is_end = frame == NULL;
+}
+#endif
+
+/* An unwinder that takes the protector for a function with a caller finds something. */
+static void dirty_the_end(const aco_share_stack_t *s)
+{
+    char *end = (char *)s->ptr + s->sz;
+    memset(s->align_highptr, 0x5a, (size_t)(end - (char *)s->align_highptr));
+}
+
+/* ==== From a coroutine ======================================================================== */
+
+static int ct_looks;
+
+static void look_at(const trace_t *trace)
+{
+    int is_as_expected = is_right(trace, COROUTINE) && trace->ct == 4;
+    if (!is_as_expected) {
+        print_trace(trace, COROUTINE);
+    }
+    CO_CHECK(is_as_expected);
+    ct_looks++;
+}
+
+static void looks(void)
+{
+    trace_t trace;
+    trace_by_cfi(&trace, 0);
+    look_at(&trace);
+}
+
+#ifdef HAVE_FRAME_POINTERS
+static void looks_at_frame_pointers(void)
+{
+    trace_t trace;
+    trace_by_frame_pointers(&trace);
+    look_at(&trace);
+}
+#endif
+
+/* Another uses the stack whenever the coroutine has yielded. */
+static void check_looks(const instance_t *in, int is_inline, void (*look)(void))
+{
+    dirty_the_end(in->stack);
+    aco_t *other = make_co(in, yields_for_ever, NULL);
+    run.co = make_co(in, nests_and_exits, NULL);
+    run.look = look;
+    run.is_inline = is_inline;
+    ct_looks = 0;
+    while (!run.co->is_end) {
+        resumes();
+        aco_resume(other);
+    }
+    assert_int_equal(ct_looks, 4);
+    assert_int_equal(run.co->save_stack.ct_restore, 2);
+    assert_co_checks();
+    aco_destroy(run.co);
+    aco_destroy(other);
+}
+
+static void backtraces_end_at_the_entry_function(void **state)
+{
+    check_looks((const instance_t *)*state, 1, looks);
+    check_looks((const instance_t *)*state, 0, looks);
+}
+
+#ifdef HAVE_FRAME_POINTERS
+static void chains_of_frame_pointers_end_at_the_entry_function(void **state)
+{
+    check_looks((const instance_t *)*state, 1, looks_at_frame_pointers);
+    check_looks((const instance_t *)*state, 0, looks_at_frame_pointers);
+}
+#endif
+
+/* ==== At every instruction ==================================================================== */
+
+static struct {
+    side_t side; /* who runs */
+    int is_jump; /* whether the last instruction was that of a switch which changes sides */
+    size_t ct_jumps;
+    size_t cts[ARRAY_SZ(places)]; /* instructions looked from, of each place */
+    trace_t trace; /* the last one */
+    int is_wrong;  /* whether it is, after which none is taken */
+    trace_t calls[COROUTINE + 1]; /* of each side, when it last called acosw() */
+} steps;
+
+/* Whether a jump through memory is at `pc`: opcode ff, 4 in the middle of the next byte, and no
+ * register in its upper bits. In the known functions there is none but that of a switch. */
+static int is_jump_through_memory(uintptr_t pc)
+{
+    const unsigned char *code = (const unsigned char *)pc;
+    return code[0] == 0xff && (code[1] & 0x38) == 0x20 && code[1] < 0xc0;
+}
+
+/* Whether the caller of acosw(), if there is one, holds in its registers what it called it with. */
+static int is_kept(const trace_t *trace)
+{
+    trace_t *call = &steps.calls[steps.side];
+    if (trace->first_pc == (uintptr_t)acosw) {
+        *call = *trace;
+    }
+    return !trace->has_kept || memcmp(call->kept, trace->kept, sizeof(trace->kept)) == 0;
+}
+
+static void look_from(uintptr_t pc, const place_t *place)
+{
+    steps.cts[place - places]++;
+    trace_by_cfi(&steps.trace, pc);
+    steps.is_wrong = !is_right(&steps.trace, steps.side) || !is_kept(&steps.trace);
+}
+
+static void on_trap(int signal_no, siginfo_t *info, void *context)
+{
+    (void)signal_no;
+    greg_t *registers = ((ucontext_t *)context)->uc_mcontext.gregs;
+    if (info->si_code != TRAP_TRACE) {
+        registers[REG_EFL] ^= TRAP_FLAG;
+        return;
+    }
+    uintptr_t pc = (uintptr_t)registers[REG_PC];
+    if (steps.is_jump) {
+        steps.ct_jumps++;
+        steps.side = steps.side == MAIN ? COROUTINE : MAIN;
+    }
+    const place_t *place = place_before(pc + 1);
+    steps.is_jump = place != NULL && is_jump_through_memory(pc);
+    if (place != NULL && !steps.is_wrong) {
+        look_from(pc, place);
+    }
+}
+
+/* The unwinder was led astray. */
+static void on_fault(int signal_no)
+{
+    print_trace(&steps.trace, steps.side);
+    print_error("died of signal %d\n", signal_no);
+    _exit(1);
+}
+
+static void set_handlers(void)
+{
+    static char signal_stack[SIGNAL_STACK_SZ];
+    stack_t stack;
+    memset(&stack, 0, sizeof(stack));
+    stack.ss_sp = signal_stack;
+    stack.ss_size = sizeof(signal_stack);
+    assert_int_equal(sigaltstack(&stack, NULL), 0);
+    struct sigaction action;
+    memset(&action, 0, sizeof(action));
+    action.sa_sigaction = on_trap;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    assert_int_equal(sigaction(SIGTRAP, &action, NULL), 0);
+    signal(SIGSEGV, on_fault);
+}
+
+/* How many instructions of a function were looked from. */
+static size_t ct_steps_in(aco_cofuncp_t function)
+{
+    const place_t *place = place_before((uintptr_t)function + 1);
+    assert_non_null(place);
+    return steps.cts[place - places];
+}
+
+static void check_steps(const instance_t *in, aco_cofuncp_t entry, int is_inline, size_t ct_jumps)
+{
+    dirty_the_end(in->stack);
+    aco_thread_init(exits);
+    run.co = make_co(in, entry, NULL);
+    run.look = looks_at_nothing;
+    run.is_inline = is_inline;
+    memset(&steps, 0, sizeof(steps));
+    steps.side = MAIN;
+    set_handlers();
+    resumes_under_steps();
+    fesetround(FE_TONEAREST); /* also where all share the control words */
+    aco_destroy(run.co);
+    if (steps.is_wrong) {
+        print_trace(&steps.trace, steps.side);
+        fail();
+    }
+    assert_int_equal(steps.ct_jumps, ct_jumps);
+    assert_int_equal(ct_steps_in((aco_cofuncp_t)acosw) != 0, !is_inline);
+}
+
+static void backtraces_are_right_at_every_instruction_of_a_switch(void **state)
+{
+    for (int is_inline = 0; is_inline <= 1; is_inline++) {
+        check_steps((const instance_t *)*state, nests_and_exits, is_inline, 6);
+        assert_true(ct_steps_in(yields) != 0);
+        assert_true(ct_steps_in(exits) != 0);
+#ifndef ACO_CONFIG_SHARE_FPU_MXCSR_ENV
+        assert_true(ct_steps_in(aco_load_fpucw_mxcsr) != 0);
+#endif
+    }
+}
+
+static void backtraces_are_right_at_every_instruction_of_the_protector(void **state)
+{
+    for (int is_inline = 0; is_inline <= 1; is_inline++) {
+        check_steps((const instance_t *)*state, returns, is_inline, 2);
+        assert_true(ct_steps_in(aco_funcp_protector_asm) != 0);
+        assert_true(ct_steps_in(aco_funcp_protector) != 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        instance_test(backtraces_end_at_the_entry_function),
+#ifdef HAVE_FRAME_POINTERS
+        instance_test(chains_of_frame_pointers_end_at_the_entry_function),
+#endif
+        instance_test(backtraces_are_right_at_every_instruction_of_a_switch),
+        instance_test(backtraces_are_right_at_every_instruction_of_the_protector),
+    };
+    return cmocka_run_group_tests_name("unwinding", tests, NULL, NULL);
+}
