@@ -1,0 +1,323 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Runs gdb in batch mode with aco.py on sample.c: the live process, which then goes on to its end
+# unharmed, and a core file of it, with the optimization and the frame pointers that make frames
+# look different, with and without ACO_CONFIG_LIST, and with data that is broken on purpose.
+
+# shellcheck source=tests/harness.sh
+. tests/harness.sh
+
+have gdb || skip "gdb was not found"
+[[ $(gdb -nx -batch -ex 'python print("works")' 2>&1) == works ]] || skip "gdb without Python"
+
+[[ $(gdb -nx -batch -ex run /bin/true 2>&1) == *"exited normally"* ]] ||
+    skip "gdb can't run a program here"
+
+SAMPLE=$TMP/sample
+
+build() {
+    local options=("$@")
+    must "$*: the sample does not compile" "${options[@]}" "${C_WARNINGS[@]}" -g -I. \
+        tools/gdb/sample.c aco.c acosw.S -o "$SAMPLE" -lpthread
+}
+
+# ---- Running gdb, and reading what it said -------------------------------------------------------
+
+# ask COMMAND...: runs gdb on the sample, or on what DEBUGGEE names. Its words go to $TMP/said, with
+# a line "== COMMAND" before those of each command.
+ask() {
+    local arguments=() command
+    for command in "$@"; do
+        arguments+=(-ex "echo == $command\\n" -ex "$command")
+    done
+    # Without the debug information of libc, which takes longer to read than all the rest.
+    gdb -nx -batch -iex 'set debug-file-directory /nonexistent' -iex 'set debuginfod enabled off' \
+        -iex 'set style enabled off' -x tools/gdb/aco.py "${arguments[@]}" "${DEBUGGEE[@]}" \
+        >"$TMP/said" 2>&1 </dev/null ||
+        true # the status is that of the last command, which may be one that must fail
+    if [[ $(<"$TMP/said") =~ (Traceback|Python Exception) ]]; then
+        wrong "a Python error instead of a line"
+    fi
+}
+
+wrong() {
+    cat "$TMP/said" >&2
+    fail "$WHAT: $*"
+}
+
+# What gdb said to a command, when it was asked for the N-th time (1 if not given).
+words_of() {
+    awk -v command="== $1" -v nth="${2:-1}" '
+        /^== / { inside = ($0 == command && ++count == nth); next }
+        inside' "$TMP/said"
+}
+
+# says COMMAND REGEX [N]: what gdb said to the command matches, any white space being one blank.
+says() {
+    local text
+    text=$(words_of "$1" "${3:-1}" | tr -s '[:space:]' ' ')
+    [[ ${text% } =~ $2 ]] || wrong "$1 does not say $2"
+}
+
+# ---- What must be seen, alive and in a core file -------------------------------------------------
+
+HEX="0x[0-9a-f]+"
+
+# A row of `info aco`: number, thread, state, entry function, bytes, place.
+row() {
+    local stack="$HEX\\+[0-9]+"
+    [[ $3 != main ]] || stack=-
+    says "info aco" " $1 $2 $HEX $3 $4 $stack $5 $6( |$)"
+}
+
+check_list() {
+    row 1 1 main - - "main at sample.c:[0-9]+"
+    row 2 1 saved worker "[0-9]+" "yield at sample.c:[0-9]+"
+    row 3 1 saved switcher "[0-9]+" "switch_by_function at sample.c:[0-9]+"
+    row 4 1 yielded worker "[0-9]+" "yield at sample.c:[0-9]+"
+    row 5 1 end ender - -
+    row 6 1 init worker - -
+    row 7 1 running runner "[0-9]+" "stop_here at sample.c:[0-9]+"
+    row 8 2 main - - "[^ ]+( at [^ ]+)?"
+    row 9 2 saved worker "[0-9]+" "yield at sample.c:[0-9]+"
+    row 10 2 yielded switcher "[0-9]+" "switch_by_function at sample.c:[0-9]+"
+    row 11 2 yielded worker "[0-9]+" "yield at sample.c:[0-9]+"
+    row 12 2 end ender - -
+    row 13 2 init worker - -
+    row 14 2 init runner - -
+    [[ $(words_of "info aco" | wc -l) == 15 ]] || wrong "info aco has not 15 lines"
+}
+
+# has_outline COMMAND OUTLINE: the functions of a backtrace are these and, unless they can't be
+# trusted, so are the locals of known value: a number, a text, a pointer to a text further up.
+has_outline() {
+    local outline
+    outline=$(words_of "$1" | awk -v has_locals="$HAS_LOCALS" '
+        /^#/ { sub(/^#[0-9]+ +(0x[0-9a-f]+ in )?/, ""); function_name = $1; printf " %s", $1 }
+        !has_locals || function_name ~ /^aco/ { next }
+        /^ +(local|kept) = / { printf " %s", $3 }
+        /^ +(text|its_name) = / { match($0, /"[^"]*"/)
+                                  printf " %s", substr($0, RSTART, RLENGTH) }')
+    ((HAS_LOCALS)) || set -- "$1" "$(sed -E 's/ ([0-9]+|"[^"]*")//g' <<<"$2")"
+    [[ $outline == "$2" ]] || wrong "$1: the outline is$outline, and should be$2"
+}
+
+# The backtrace of one in nest(), whose tag is given, and with it every value.
+check_nest() {
+    local command=$1 tag=$2 title=$3 depth outline=" aco_suspend aco_yield yield"
+    for depth in 0 1 2; do
+        outline+=" nest $((tag * 100 + depth))"
+        outline+=" \"depth $depth of $tag\" \"depth $((depth + 1)) of $tag\""
+    done
+    outline+=" nest $((tag * 100 + 3)) \"depth 3 of $tag\" \"nobody\" worker"
+    says "$command" "^$title, entry worker #0 "
+    has_outline "$command" "$outline"
+}
+
+# The backtrace of one in acosw(). Its caller's value is in a register that acosw() has saved.
+check_switcher() {
+    says "$1" "^$3, entry switcher #0 "
+    has_outline "$1" " acosw switch_by_function $(($2 * 100)) switcher"
+}
+
+LOOK=("info aco" "aco bt 2 full" "aco bt 9 full" "aco bt 11 full" "aco bt 3 full" "aco bt 10 full"
+    "aco bt 1" "aco bt 7" "aco bt 6" "aco bt all" "aco bt worlds[0].in_place full"
+    "show backtrace past-main" "bt" "thread" "aco frame 4" "up 2" "up 3" "info locals" "bt" "info aco"
+    "aco bt 7" "frame" "aco frame" "bt" "aco frame 9" "aco frame 6" "aco frame 11" "bt" "aco frame"
+    "thread 1" "up" "aco bt all" "frame")
+
+# What the first thread itself is in.
+OWN_FRAMES="#0 (.* in )?stop_here \\(\\) at .* #1 (.* in )?runner \\(\\)"
+
+check_look() {
+    check_list
+    check_nest "aco bt 2 full" 1 "aco 2, $HEX: thread 1, saved"
+    check_nest "aco bt 9 full" 11 "aco 9, $HEX: thread 2, saved"
+    check_nest "aco bt 11 full" 13 "aco 11, $HEX: thread 2, yielded"
+    check_nest "aco bt worlds[0].in_place full" 3 "aco 4, $HEX: thread 1, yielded"
+    check_switcher "aco bt 3 full" 2 "aco 3, $HEX: thread 1, saved"
+    check_switcher "aco bt 10 full" 12 "aco 10, $HEX: thread 2, yielded"
+    says "aco bt 1" "^aco 1, $HEX: thread 1, main, entry - #0 .* main \\(\\) at [^#]*$"
+    says "aco bt 7" "running, entry runner $OWN_FRAMES"
+    says "aco bt 6" "init, entry worker no frames$"
+    says "aco bt all" "running, entry runner $OWN_FRAMES"
+    [[ $(words_of "aco bt all" | grep -cE "^aco [0-9]+, $HEX: thread [12], ") == 14 ]] ||
+        wrong "aco bt all has not 14 coroutines"
+    check_selection
+}
+
+# Thread and frames are those of before; so they are after `aco frame`.
+check_selection() {
+    says "show backtrace past-main" "is off"
+    says "bt" "^$OWN_FRAMES"
+    says "thread" "^\\[Current thread is 1 "
+    says "aco frame 4" "^#2 .* aco_suspend "
+    says "up 2" "^#4 (.* in )?yield \\(\\) "
+    says "up 3" "^#7 .* in nest \\("
+    ((!HAS_LOCALS)) || says "info locals" "^local = 302 text = \"depth 2 of 3\""
+    says "bt" "^#2 .* aco_suspend .* #3 .* #8 .* nest .* #9 .* worker \\(\\) at [^#]*$" 2
+    [[ $(words_of "info aco" 2) == "$(words_of "info aco")" ]] || wrong "info aco differs"
+    [[ $(words_of "aco bt 7" 2) == "$(words_of "aco bt 7")" ]] || wrong "aco bt 7 differs"
+    says "frame" "^#7 .* in nest \\("
+    says "bt" "^$OWN_FRAMES" 3
+    says "aco frame 9" "^aco: the frames of 9 are saved out, not in place: use .aco bt 9 full.$"
+    says "aco frame 6" "^aco: 6 has no frames$"
+    says "bt" "^#[0-9]+ .* aco_suspend .* worker \\(\\) at [^#]*$" 4
+    says "frame" "^#1 (.* in )?runner \\(\\)" 2
+}
+
+look_at_process_and_core() {
+    local core=$TMP/core
+    DEBUGGEE=("$SAMPLE")
+    WHAT="$*, live"
+    ask "break stop_here" "run" "${LOOK[@]}" "generate-core-file $core"
+    check_look
+    DEBUGGEE=("$SAMPLE" "$core")
+    WHAT="$*, core file"
+    ask "${LOOK[@]}"
+    check_look
+    echo "$*: seen, alive and in a core file"
+}
+
+# ---- Cases ---------------------------------------------------------------------------------------
+
+# place WORD: the line of the sample after the comment with the word.
+place() {
+    printf 'tools/gdb/sample.c:%d' "$(awk -v word="$1" 'index($0, word " ") { n = NR }
+        END { print n + 1 }' tools/gdb/sample.c)"
+}
+
+# A thread that stands in main(); commands that let the program go on, or end it, while frames of a
+# coroutine are selected; and its unharmed end.
+look_and_continue() {
+    local here end
+    here=$(place "/* Here") end=$(place "/* There")
+    DEBUGGEE=("$SAMPLE")
+    WHAT="a thread in main()"
+    ask "tbreak $here" "run" "bt" "info aco" "aco bt 2 full" "aco bt 3 full" "aco frame 4" "bt" \
+        "kill" "info aco" "show backtrace past-main"
+    says "info aco" " 1 1 $HEX main - - - main at ${here#tools/gdb/} 2 "
+    check_nest "aco bt 2 full" 1 "aco 2, $HEX: thread 1, saved"
+    check_switcher "aco bt 3 full" 2 "aco 3, $HEX: thread 1, saved"
+    says "bt" "^#0 main \\(\\) at [^#]*$"
+    says "bt" "^#1 .* in aco_suspend .* worker \\(\\) at [^#]*$" 2
+    says "info aco" "^aco: no process and no core file: " 2
+    says "show backtrace past-main" "is off"
+    WHAT="a process that goes on"
+    ask "tbreak stop_here" "run" "info aco" "aco bt all full" "aco frame 4" "next" "bt" \
+        "aco frame 4" "tbreak $end" "continue" "info aco" "continue" "show backtrace past-main" \
+        "show trust-readonly-sections"
+    says "bt" "^#0 (.* in )?runner \\(\\) at "
+    says "info aco" "^No coroutines.$" 2
+    says "continue" "exited normally" 2
+    says "show backtrace past-main" "is off"
+    says "show trust-readonly-sections" "is off"
+    echo "a thread in main(), and a process that goes on: seen"
+}
+
+refuse() {
+    WHAT="refusals"
+    local source=$TMP/other.c program=$TMP/other
+    printf '#include "aco.h"\naco_t *co;\nint main(void) { return co != NULL; }\n' >"$source"
+    DEBUGGEE=("$program")
+    must "a program without libaco does not compile" "${FOUND[0]}" -g -I. "$source" -o "$program"
+    ask "break main" "run" "info aco"
+    says "info aco" "^aco: no variable aco_gtls_co: "
+    must "a program without libaco does not compile" "${FOUND[0]}" -I. "$source" -o "$program"
+    ask "break main" "run" "info aco"
+    says "info aco" "^aco: no debug information about aco_t: "
+    DEBUGGEE=("$SAMPLE")
+    ask "info aco" "break main" "run" "info aco" "tbreak stop_here" "continue" \
+        "aco bt" "aco bt 15" "aco bt nonsense" "aco bt 0x12345678"
+    says "info aco" "^aco: no process and no core file: start one, or attach, or load one$"
+    says "info aco" "^No coroutines.$" 2
+    says "aco bt" "^aco: which one\\? "
+    says "aco bt 15" "^aco: there is no coroutine 15: "
+    says "aco bt nonsense" '^aco: No symbol "nonsense" in current context.$'
+    says "aco bt 0x12345678" "^aco: Cannot access memory at address 0x[0-9a-f]+$"
+    echo "refusals: one line each"
+}
+
+# What is broken here: a save stack, the list's end, its links, and what runs.
+look_at_broken_data() {
+    WHAT="broken data"
+    DEBUGGEE=("$SAMPLE")
+    ask "tbreak stop_here" "run" "set var worlds[0].nested->save_stack.valid_sz -= 8" \
+        "set var worlds[0].in_place->reg[1] = 0x10" \
+        "set var worlds[0].switcher->save_stack.ptr = 0" \
+        "set var worlds[1].nested->save_stack.sz = 1" \
+        "info aco" "aco bt 2" "aco frame 4" "aco bt all" \
+        "set var worlds[0].nested->list_next = (aco_t *)0x10" "info aco" \
+        "set var worlds[0].nested->list_link = worlds[0].switcher->list_link" "info aco" \
+        "set var aco_gtls_co = 0x20" "info aco"
+    row 2 1 saved worker "[0-9]+" "broken: save_stack.valid_sz is [0-9]+, and should be [0-9]+"
+    row 4 1 yielded worker - "broken: reg\\[SP\\] is not within the share stack"
+    row 3 1 saved switcher "[0-9]+" "\\? Cannot access memory at address 0x0"
+    row 9 2 saved worker "[0-9]+" "broken: save_stack.valid_sz is larger than save_stack.sz"
+    says "aco bt 2" "entry worker broken: save_stack.valid_sz is"
+    says "aco frame 4" "^aco: 4 has no frames: reg\\[SP\\] is not within the share stack$"
+    says "aco bt all" "entry switcher Cannot access memory at address 0x0 aco 4"
+    says "info aco" " aco: thread 1: the list of coroutines breaks off at 0x10: Cannot access " 2
+    says "info aco" " aco: thread 1: the list of coroutines is broken: list_link of $HEX is not" 3
+    says "info aco" " aco: thread 1: aco_gtls_co can't be followed: Cannot access memory" 4
+    says "info aco" " 2 $HEX main " 4
+    echo "broken data: told in a line"
+}
+
+# What is found without a list: what runs, its main coroutine, the owner of its share stack.
+look_without_list() {
+    WHAT="without ACO_CONFIG_LIST"
+    DEBUGGEE=("$SAMPLE")
+    ask "tbreak stop_here" "run" "info aco" "aco bt 2" "aco bt worlds[0].nested full" \
+        "aco bt worlds[1].nested full" "set var worlds[0].shared->owner = worlds[0].ended" \
+        "info aco"
+    row 1 1 main - - "main at sample.c:[0-9]+"
+    row 2 1 running runner "[0-9]+" "stop_here at sample.c:[0-9]+"
+    row 3 2 main - - "[^ ]+( at [^ ]+)?"
+    says "info aco" "a build with -DACO_CONFIG_LIST shows all coroutines.$"
+    [[ $(words_of "info aco" | wc -l) == 5 ]] || wrong "info aco has not 5 lines"
+    says "aco bt 2" "running, entry runner #0 (.* in )?stop_here"
+    check_nest "aco bt worlds[0].nested full" 1 "aco, $HEX: thread 1, saved"
+    check_nest "aco bt worlds[1].nested full" 11 "aco, $HEX: thread 2, saved"
+    says "info aco" " 3 1 $HEX end ender " 2
+    echo "$WHAT: what is found without cost"
+}
+
+# Only the program has debug information, and the symbols have a configuration in their names.
+look_at_library_without_debug_information() {
+    local options=("${FOUND[0]}" -O2 -DACO_CONFIG_LIST -Daco_gtls_co=aco_gtls_co_configured
+        -Daco_gtls_list=aco_gtls_list_configured -I.)
+    must "the library does not compile" "${options[@]}" -c aco.c -o "$TMP/aco.o"
+    must "the library does not compile" "${options[@]}" -c acosw.S -o "$TMP/acosw.o"
+    must "the sample does not compile" "${options[@]}" -g tools/gdb/sample.c "$TMP/aco.o" \
+        "$TMP/acosw.o" -o "$SAMPLE" -lpthread
+    WHAT="a library without debug information" DEBUGGEE=("$SAMPLE")
+    ask "tbreak stop_here" "run" "info aco" "aco bt 2 full" "aco bt 3 full"
+    check_list
+    check_nest "aco bt 2 full" 1 "aco 2, $HEX: thread 1, saved"
+    check_switcher "aco bt 3 full" 2 "aco 3, $HEX: thread 1, saved"
+    echo "$WHAT: seen"
+}
+
+find_compilers gcc clang
+for cc in "${FOUND[@]}"; do
+    for width in "${WIDTHS[@]}"; do
+        HAS_LOCALS=1
+        for options in "-O2" "-O0" "-O2 -fno-omit-frame-pointer"; do
+            [[ $cc$width == gcc-m64 || $options == -O2 || $cc$options == gcc-O0 ]] || continue
+            [[ $cc$width != clang-m32 ]] || HAS_LOCALS=0
+            read -ra flags <<<"$width $options"
+            build "$cc" "${flags[@]}" -DACO_CONFIG_LIST
+            look_at_process_and_core "$cc" "${flags[@]}"
+        done
+    done
+done
+HAS_LOCALS=1
+build "${FOUND[0]}" -O2 -DACO_CONFIG_LIST
+look_and_continue
+refuse
+look_at_broken_data
+build "${FOUND[0]}" -O2
+look_without_list
+look_at_library_without_debug_information
