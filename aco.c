@@ -273,6 +273,7 @@ void aco_thread_init(aco_cofuncp_t last_word)
 
 /*
  * tell_stack_new(s), tell_stack_destroyed(s)
+ * tell_created(co)
  * tell_saved(co, sp)     the frames of `co` from `sp` up were copied out of its share stack
  * tell_acquired(co, sp)  `co` gets its share stack, and its frames are about to come to `sp`
  * tell_abandoned(co)     `co`, which owns its share stack, will never use its frames again
@@ -313,6 +314,7 @@ static void tell_acquired(aco_t *co, char *sp)
     (void)VALGRIND_MAKE_MEM_UNDEFINED(ptr, sz);
 }
 
+#define tell_created(co) ((void)(co))
 #define tell_abandoned(co) ((void)(co))
 #define tell_destroyed(co) ((void)(co))
 
@@ -353,6 +355,12 @@ static void tell_stack_destroyed(aco_share_stack_t *s)
     __lsan_unregister_root_region(s->ptr, s->sz);
 }
 
+static void tell_created(aco_t *co)
+{
+    co->sanitizer_state = NULL;
+    co->sanitizer_shadow = NULL;
+}
+
 /* The red zones in and around locals travel with the frames. */
 static void tell_saved(aco_t *co, char *sp)
 {
@@ -366,6 +374,14 @@ static void tell_saved(aco_t *co, char *sp)
     forget_frames(co->share_stack, sp);
 }
 
+static void drop_shadow(aco_t *co)
+{
+    if (co->sanitizer_shadow != NULL) {
+        release(co->sanitizer_shadow);
+        co->sanitizer_shadow = NULL;
+    }
+}
+
 static void tell_acquired(aco_t *co, char *sp)
 {
     if (co->save_stack.valid_sz != 0) {
@@ -373,8 +389,7 @@ static void tell_acquired(aco_t *co, char *sp)
         copy_unwatched(low, co->sanitizer_shadow,
                        (size_t)(shadow_of(co->share_stack->align_highptr) - low));
     }
-    release(co->sanitizer_shadow);
-    co->sanitizer_shadow = NULL;
+    drop_shadow(co);
     co->stack_ptr = co->share_stack->ptr;
     co->stack_sz = co->share_stack->align_validsz;
 }
@@ -402,7 +417,7 @@ static void tell_abandoned(aco_t *co)
 /* ASan frees the fake stack of a fiber only when that leaves for the last time. */
 aco_attr_no_asan static void tell_destroyed(aco_t *co)
 {
-    release(co->sanitizer_shadow);
+    drop_shadow(co);
     if (co->sanitizer_state != NULL) {
         void *mine;
         const void *stack_ptr;
@@ -422,7 +437,12 @@ aco_attr_no_asan static void tell_destroyed(aco_t *co)
 #define tell_abandoned(co) ((void)0)
 #ifdef ACO_USE_TSAN
 
-/* Not when it is created: an aco_t that is copied before its first resume has no fiber yet. */
+/* Others get a fiber later: an aco_t that is copied before its first resume has none yet. */
+static void tell_created(aco_t *co)
+{
+    co->sanitizer_state = co->main_co == NULL ? __tsan_get_current_fiber() : NULL;
+}
+
 static void tell_acquired(aco_t *co, char *sp)
 {
     (void)sp;
@@ -439,6 +459,7 @@ static void tell_destroyed(aco_t *co)
 }
 
 #else
+#define tell_created(co) ((void)0)
 #define tell_acquired(co, sp) ((void)0)
 #define tell_destroyed(co) ((void)0)
 #endif
@@ -715,7 +736,7 @@ static void check_create(const aco_t *main_co, const aco_share_stack_t *share_st
 static void set_init(aco_t *co, aco_cofuncp_t fp, void *arg)
 {
     co->reg[ACO_REG_IDX_RETADDR] = (void *)(uintptr_t)fp;
-    co->reg[ACO_REG_IDX_SP] = co->share_stack->align_retptr;
+    co->reg[ACO_REG_IDX_SP] = co->share_stack != NULL ? co->share_stack->align_retptr : NULL;
     co->reg[ACO_REG_IDX_BP] = NULL;
 #ifndef ACO_CONFIG_SHARE_FPU_MXCSR_ENV
     co->reg[ACO_REG_IDX_FPU] = (void *)(uintptr_t)aco_thread.control_words;
@@ -733,21 +754,22 @@ static aco_t *create_at(void *memory, size_t sz, aco_t *main_co, aco_share_stack
                         aco_cofuncp_t fp, void *arg)
 {
     aco_t *co = (aco_t *)memory;
-    memset(co, 0, sizeof(*co));
     co->main_co = main_co;
     co->share_stack = share_stack;
+    co->blocks = 0;
+    co->save_stack.ptr = (char *)memory + CO_SZ;
+    co->save_stack.sz = sz - CO_SZ;
+    co->save_stack.max_cpsz = 0;
+    co->save_stack.ct_save = 0;
+    co->save_stack.ct_restore = 0;
+    set_init(co, fp, arg);
+    tell_created(co);
+    enter_in_list(co);
     if (main_co == NULL) {
         co->save_stack.ptr = this_thread();
-#ifdef ACO_USE_TSAN
-        co->sanitizer_state = __tsan_get_current_fiber();
-#endif
     } else {
-        co->save_stack.ptr = (char *)memory + CO_SZ;
-        co->save_stack.sz = sz - CO_SZ;
-        set_init(co, fp, arg);
         share_stack->ct_coroutines++;
     }
-    enter_in_list(co);
     return co;
 }
 

@@ -25,7 +25,7 @@ declare -rA ARGUMENTS=([test_aco_benchmark]=--quick)
 # Exit statuses other than 0: an offending coroutine ends in abort().
 declare -rA EXPECTED=([test_aco_tutorial_4]=134 [test_aco_tutorial_5]=134)
 
-readonly SKIPPED=77 TIMEOUT=300
+readonly SKIPPED=77 TIMEOUT=600
 readonly MEMCHECK=(valgrind --tool=memcheck --leak-check=full --show-leak-kinds=all
     "--errors-for-leak-kinds=definite,indirect,possible")
 

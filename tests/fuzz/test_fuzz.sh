@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Lets libFuzzer run programs of create, resume, yield, exit, reset and destroy against a model, in
-# every build that the model knows. FUZZ_SECONDS in the environment says for how long, in all, 120
+# every build that the model knows. FUZZ_SECONDS in the environment says for how long, in all, 240
 # if not set: it is split evenly, and as many builds run at a time as there are processors. What
 # fails a build is left in $OUTPUT/fuzz together with the fuzzer, which replays it.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
 
-: "${FUZZ_SECONDS:=120}"
+: "${FUZZ_SECONDS:=240}"
 readonly SANITIZERS=fuzzer,address,undefined
 readonly BUILDS=({standaloneFPUenv,shareFPUenv}{,.stress})
 readonly RESULTS=$OUTPUT/fuzz
