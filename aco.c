@@ -276,6 +276,7 @@ void aco_thread_init(aco_cofuncp_t last_word)
  * tell_created(co)
  * tell_saved(co, sp)     the frames of `co` from `sp` up were copied out of its share stack
  * tell_acquired(co, sp)  `co` gets its share stack, and its frames are about to come to `sp`
+ * tell_ferry(ferry, parent)  `ferry` is switched to in the place of `parent`, on its stack
  * tell_abandoned(co)     `co`, which owns its share stack, will never use its frames again
  * tell_destroyed(co)
  */
@@ -289,6 +290,7 @@ static void tell_stack_new(aco_share_stack_t *s)
 static void tell_stack_destroyed(aco_share_stack_t *s)
 {
     VALGRIND_STACK_DEREGISTER(s->valgrind_stk_id);
+    (void)VALGRIND_MAKE_MEM_UNDEFINED(s->ptr, s->sz); /* it may be the caller's */
 }
 
 /* Sets `ptr` to the frames from `sp` up, less the red zone below; returns their bytes. */
@@ -312,6 +314,13 @@ static void tell_acquired(aco_t *co, char *sp)
     char *ptr;
     size_t sz = frames(co->share_stack, sp, &ptr);
     (void)VALGRIND_MAKE_MEM_UNDEFINED(ptr, sz);
+}
+
+/* It and the word below lie below the frames of `parent`. */
+static void tell_ferry(aco_t *ferry, const aco_t *parent)
+{
+    char *low = (char *)ferry - sizeof(void *) - RED_ZONE_SZ;
+    (void)VALGRIND_MAKE_MEM_UNDEFINED(low, (size_t)((char *)parent->reg[ACO_REG_IDX_SP] - low));
 }
 
 #define tell_created(co) ((void)(co))
@@ -354,6 +363,8 @@ static void tell_stack_destroyed(aco_share_stack_t *s)
     forget_frames(s, (char *)s->ptr);
     __lsan_unregister_root_region(s->ptr, s->sz);
 }
+
+#define tell_ferry(ferry, parent) (*(ferry) = *(parent))
 
 static void tell_created(aco_t *co)
 {
@@ -437,6 +448,8 @@ aco_attr_no_asan static void tell_destroyed(aco_t *co)
 #define tell_abandoned(co) ((void)0)
 #ifdef ACO_USE_TSAN
 
+#define tell_ferry(ferry, parent) (*(ferry) = *(parent))
+
 /* Others get a fiber later: an aco_t that is copied before its first resume has none yet. */
 static void tell_created(aco_t *co)
 {
@@ -460,6 +473,7 @@ static void tell_destroyed(aco_t *co)
 
 #else
 #define tell_created(co) ((void)0)
+#define tell_ferry(ferry, parent) ((void)0)
 #define tell_acquired(co, sp) ((void)0)
 #define tell_destroyed(co) ((void)0)
 #endif
@@ -963,33 +977,34 @@ static void check_yield_to(const aco_t *self, const aco_t *co)
     demand(!co->is_end, call, co, "the coroutine has ended: test is_end, or make another one");
 }
 
-/* TSan counts what is called and not returned from. */
+/* What never returns must not be counted by TSan as called, nor have red zones of ASan. */
 #if defined(ACO_USE_TSAN) && defined(__clang__)
-#define NOT_COUNTED __attribute__((disable_sanitizer_instrumentation))
+#define UNWATCHED __attribute__((disable_sanitizer_instrumentation))
 #elif defined(ACO_USE_TSAN)
-#define NOT_COUNTED __attribute__((no_sanitize_thread))
+#define UNWATCHED __attribute__((no_sanitize_thread))
 #else
-#define NOT_COUNTED
+#define UNWATCHED aco_attr_no_asan
 #endif
 
 /* Whom run_ferry() brings in. */
 static __thread aco_t *ferried;
 
-NOT_COUNTED static void run_ferry(void)
+UNWATCHED static void run_ferry(void)
 {
-    aco_t ferry, *co = ferried;
+    aco_t ferry, *from = &ferry, *co = ferried;
     aco_acquire(co);
     aco_gtls_co = co;
     ACO_TELL_SWITCH(co->main_co, co);
-    acosw(&ferry, co);
+    ACO_SWITCH_UNTOLD(from, co);
+    __builtin_unreachable();
 }
 
 /*
  * For the inline aco_yield_to(), where `co` is not in place. What copies it there can't run on the
  * stack of the caller, which may be the same: so it runs below the frames of the parent, as a
- * coroutine that lasts until `co` runs.
+ * coroutine that is made there, and returned for the caller to switch to. It lasts until `co` runs.
  */
-void aco_yield_to_other(aco_t *co)
+aco_t *aco_ferry(aco_t *co)
 {
     aco_t *self = aco_gtls_co;
     check_yield_to(self, co);
@@ -997,7 +1012,10 @@ void aco_yield_to_other(aco_t *co)
     uintptr_t sp = ((uintptr_t)parent->reg[ACO_REG_IDX_SP] - RED_ZONE_SZ - sizeof(aco_t)) /
                    STACK_ALIGNMENT * STACK_ALIGNMENT;
     aco_t *ferry = (aco_t *)sp;
-    memcpy(ferry->reg, parent->reg, sizeof(ferry->reg));
+    tell_ferry(ferry, parent);
+#ifndef ACO_CONFIG_SHARE_FPU_MXCSR_ENV
+    ferry->reg[ACO_REG_IDX_FPU] = parent->reg[ACO_REG_IDX_FPU];
+#endif
     void **return_address = (void **)(sp - sizeof(void *));
     *return_address = NULL;
     ferry->reg[ACO_REG_IDX_RETADDR] = (void *)(uintptr_t)run_ferry;
@@ -1005,11 +1023,7 @@ void aco_yield_to_other(aco_t *co)
     ferry->reg[ACO_REG_IDX_BP] = NULL;
     ferried = co;
     aco_gtls_co = parent;
-    ACO_TELL_SWITCH(self, parent);
-    acosw(self, ferry);
-    if (self->wakes) {
-        aco_wake(self);
-    }
+    return ferry;
 }
 
 /* ==== Stress ================================================================================= */

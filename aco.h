@@ -614,8 +614,9 @@ ACO_NORETURN void aco_assert_failed(const char *text, const char *file, int line
 /*
  * The switch as a function, by hand (acosw.S): suspends `from`, which must be the caller, and
  * continues `to`, which must be suspended with its frames in place. Returns, nothing of use, when
- * `from` is continued. No check, no copy, and aco_gtls_co is the caller's affair. Whatever either
- * side was or will be resumed with, this and the inline switch go together.
+ * `from` is continued. No check, no copy, and aco_gtls_co is the caller's affair; so is, where a
+ * sanitizer is in use, ACO_TELL_SWITCH(from, to) right before the call. Whatever either side was or
+ * will be resumed with, this and the inline switch go together.
  */
 void *acosw(aco_t *from, aco_t *to);
 
@@ -650,7 +651,7 @@ ACO_NORETURN void aco_funcp_protector(void);
 /* The cold paths. */
 __attribute__((cold)) aco_t *aco_check_resume(const aco_t *co);
 void aco_acquire(aco_t *co);
-void aco_yield_to_other(aco_t *co);
+aco_t *aco_ferry(aco_t *co);
 void aco_wake(aco_t *co);
 ACO_NORETURN __attribute__((cold)) void aco_misuse(const char *call, const aco_t *co);
 
@@ -669,24 +670,24 @@ void __tsan_switch_to_fiber(void *fiber, unsigned flags);
 /* Suspends `from` and continues `to`, both variables. Once `from` is continued, it is kept, `to` is
  * not: it need not lie on the stack meanwhile. */
 #if defined(ACO_SWITCH_ASM) && !defined(ACO_CONFIG_NO_INLINE_SWITCH)
-#define ACO_SWITCH(from, to)                                                                       \
+#define ACO_SWITCH_UNTOLD(from, to)                                                                \
     do {                                                                                           \
-        ACO_TELL_SWITCH(from, to);                                                                 \
         ACO_SWITCH_ASM(from, to);                                                                  \
         from = to;                                                                                 \
     } while (0)
 #else
+#define ACO_SWITCH_UNTOLD(from, to) acosw(from, to)
+#endif
 #define ACO_SWITCH(from, to)                                                                       \
     do {                                                                                           \
         ACO_TELL_SWITCH(from, to);                                                                 \
-        acosw(from, to);                                                                           \
+        ACO_SWITCH_UNTOLD(from, to);                                                               \
     } while (0)
-#endif
 
 #ifdef ACO_CONFIG_STRESS
 void aco_stress(aco_share_stack_t *share_stack);
 #else
-#define aco_stress(share_stack) ((void)(share_stack))
+#define aco_stress(share_stack) ((void)0)
 #endif
 
 ACO_INLINE aco_t *aco_get_co(void) { return aco_gtls_co; }
@@ -720,11 +721,10 @@ ACO_INLINE void aco_resume(aco_t *co)
     if (aco_unlikely(!co->is_owner)) {
         aco_acquire(co);
     }
-    aco_share_stack_t *share_stack = co->share_stack;
     aco_gtls_co = co;
     ACO_SWITCH(main_co, co);
+    aco_stress(aco_gtls_co->share_stack); /* of who yielded, which may be another one */
     aco_gtls_co = main_co;
-    aco_stress(share_stack);
 }
 
 /* What aco_yield() and its kind do in the name of `call`, with `co` that runs. */
@@ -775,11 +775,12 @@ ACO_INLINE void aco_yield_to(aco_t *co)
     ACO_LAUNDER(self);
     if (aco_unlikely(self == NULL || self->main_co == NULL || co == NULL ||
                      co->main_co != self->main_co || !co->is_owner)) {
-        aco_yield_to_other(co);
-        return;
+        co = aco_ferry(co);
+        ACO_SWITCH(self, co);
+    } else {
+        aco_gtls_co = co;
+        ACO_SWITCH(self, co);
     }
-    aco_gtls_co = co;
-    ACO_SWITCH(self, co);
     if (aco_unlikely(self->wakes)) {
         aco_wake(self);
     }
