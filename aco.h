@@ -587,7 +587,8 @@ void *aco_get_arg(void);
 int aco_is_main_co(const aco_t *co);
 
 /* The state of `co`. Running are the coroutine that runs and those that wait for one that they have
- * resumed, up to the main coroutine; other main coroutines are suspended. Aborts if it is NULL. */
+ * resumed, up to the main coroutine; other main coroutines, and one before its first resume, are
+ * suspended. Aborts if it is NULL. */
 typedef enum {
     ACO_STATUS_INIT,
     ACO_STATUS_RUNNING,
@@ -773,8 +774,9 @@ ACO_INLINE void aco_yield_to(aco_t *co)
 {
     aco_t *self = aco_gtls_co;
     ACO_LAUNDER(self);
-    if (aco_unlikely(self == NULL || self->main_co == NULL || co == NULL ||
-                     co->main_co != self->main_co || !co->is_owner)) {
+    /* A main coroutine owns nothing, so the others need no look at what the caller is. */
+    if (aco_unlikely(self == NULL || co == NULL || co->main_co != self->main_co ||
+                     !co->is_owner)) {
         co = aco_ferry(co);
         ACO_SWITCH(self, co);
     } else {

@@ -9,6 +9,7 @@
 
 void use_macros(const char *ptr);
 aco_attr_no_asan void use_calls(aco_t *co, aco_share_stack_t *stack);
+void use_memory(void *memory, size_t sz, aco_t *main_co, aco_share_stack_t *stack);
 aco_t *use_questions(void);
 size_t use_system_headers(const char *text);
 void use_last(aco_t *co, int is_by_name);
@@ -44,13 +45,41 @@ aco_attr_no_asan void use_calls(aco_t *co, aco_share_stack_t *stack)
     aco_resume(co);
     aco_yield();
     aco_yield1(co);
+    aco_yield_to(co);
+    aco_reset(co, fp, &words);
     acosw(co, co->main_co);
     aco_destroy(co);
+}
+
+/* Each way to make one without an abort, with an allocator, and aco_new(). */
+void use_memory(void *memory, size_t sz, aco_t *main_co, aco_share_stack_t *stack)
+{
+    struct {
+        char *name;
+    } my;
+    aco_set_allocator(malloc, free);
+    aco_set_waker(aco_destroy);
+    aco_new(my.name, sz);
+    aco_share_stack_t *two[] = {
+        aco_try_share_stack_new2(sz, 1),
+        aco_share_stack_new_in(memory, sz),
+    };
+    aco_t *cos[] = {
+        aco_try_create(main_co, stack, sz, aco_funcp_protector_asm, my.name),
+        aco_create_in(memory, sz, main_co, two[sz % 2], aco_funcp_protector_asm, my.name),
+    };
+    cos[sz % 2]->wakes = 1;
+    aco_wake(cos[sz % 2]);
+    free(my.name);
 }
 
 aco_t *use_questions(void)
 {
     const aco_t *co = aco_get_co();
+    aco_status_t status = aco_status(co);
+    if (status == ACO_STATUS_INIT || status == ACO_STATUS_END) {
+        return NULL;
+    }
     return aco_is_main_co(co) || aco_get_arg() == NULL ? aco_co() : aco_gtls_co;
 }
 

@@ -11,14 +11,17 @@
 #define ROUNDS 10
 
 static const char *const names[] = {
-    "aco_version",          "aco_thread_init",     "aco_runtime_test",
-    "aco_share_stack_new",  "aco_share_stack_new2", "aco_share_stack_destroy",
-    "aco_create",           "aco_resume",          "aco_yield",
-    "aco_yield1",           "aco_exit",            "aco_exit1",
-    "aco_destroy",          "aco_get_co",          "aco_co",
-    "aco_get_arg",          "aco_is_main_co",      "acosw",
-    "aco_save_fpucw_mxcsr", "aco_funcp_protector", "aco_funcp_protector_asm",
-    "aco_gtls_co",          "aco_assert_failed",
+    "aco_version",               "aco_thread_init",           "aco_runtime_test",
+    "aco_share_stack_new",       "aco_share_stack_new2",      "aco_try_share_stack_new2",
+    "aco_share_stack_new_in",    "aco_share_stack_destroy",   "aco_create",
+    "aco_try_create",            "aco_create_in",             "aco_reset",
+    "aco_resume",                "aco_yield",                 "aco_yield1",
+    "aco_yield_to",              "aco_exit",                  "aco_exit1",
+    "aco_destroy",               "aco_set_allocator",         "aco_get_co",
+    "aco_co",                    "aco_get_arg",               "aco_is_main_co",
+    "aco_status",                "acosw",                     "aco_set_waker",
+    "aco_wake",                  "aco_save_fpucw_mxcsr",      "aco_funcp_protector",
+    "aco_funcp_protector_asm",   "aco_gtls_co",               "aco_assert_failed",
 };
 
 static void *library;

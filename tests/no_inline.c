@@ -15,6 +15,11 @@ void no_inline_yield(void)
     aco_yield();
 }
 
+void no_inline_yield_to(aco_t *co)
+{
+    aco_yield_to(co);
+}
+
 void no_inline_exit(void)
 {
     aco_exit();

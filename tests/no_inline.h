@@ -10,6 +10,7 @@
 
 void no_inline_resume(aco_t *co);
 void no_inline_yield(void);
+void no_inline_yield_to(aco_t *co);
 ACO_NORETURN void no_inline_exit(void);
 
 #endif

@@ -1,104 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Memory: what is asked of the system is given back, and each request that the system refuses, one
- * after the other, ends in a line that names the call, the size and the error.
- *
- * The linker leads the library's requests to the functions here.
+ * after the other, ends in a line that names the call, the size and the error; or, in calls that
+ * are for that, in NULL with errno and nothing kept.
  */
-// build: -Wl,--wrap=malloc,--wrap=calloc,--wrap=free,--wrap=mmap,--wrap=munmap,--wrap=mprotect
+// build: tests/wrapped_memory.c -Wl,--wrap=malloc,--wrap=calloc,--wrap=free,--wrap=mmap,--wrap=munmap,--wrap=mprotect
 #include "harness.h"
+#include "wrapped_memory.h"
 
 #include <errno.h>
-
-#define LOG_SZ 100
-
-/* What is counted, and refused, is what happens while this is on: cmocka allocates as well. */
-static struct {
-    int is_on;
-    size_t refused;     /* number of the request that fails; 0: none */
-    const char *call;   /* that the scenario is in */
-    size_t ct_requests; /* that could fail */
-    struct {
-        const char *call;
-        size_t sz;
-    } log[LOG_SZ];
-    long ct_blocks;     /* of malloc() and calloc() not freed yet */
-    long mapped_sz;     /* bytes mapped and not unmapped yet */
-} memory;
-
-/* Notes a request; tells whether it is the one to be refused. */
-static int is_refused(size_t sz)
-{
-    if (!memory.is_on) {
-        return 0;
-    }
-    if (memory.ct_requests < LOG_SZ) {
-        memory.log[memory.ct_requests].call = memory.call;
-        memory.log[memory.ct_requests].sz = sz;
-    }
-    if (++memory.ct_requests != memory.refused) {
-        return 0;
-    }
-    errno = ENOMEM;
-    return 1;
-}
-
-void *__real_malloc(size_t sz);
-void *__real_calloc(size_t ct, size_t sz);
-void __real_free(void *ptr);
-void *__real_mmap(void *ptr, size_t sz, int protection, int flags, int fd, off_t offset);
-int __real_munmap(void *ptr, size_t sz);
-int __real_mprotect(void *ptr, size_t sz, int protection);
-void *__wrap_malloc(size_t sz);
-void *__wrap_calloc(size_t ct, size_t sz);
-void __wrap_free(void *ptr);
-void *__wrap_mmap(void *ptr, size_t sz, int protection, int flags, int fd, off_t offset);
-int __wrap_munmap(void *ptr, size_t sz);
-int __wrap_mprotect(void *ptr, size_t sz, int protection);
-
-void *__wrap_malloc(size_t sz)
-{
-    if (is_refused(sz)) {
-        return NULL;
-    }
-    memory.ct_blocks += memory.is_on;
-    return __real_malloc(sz);
-}
-
-void *__wrap_calloc(size_t ct, size_t sz)
-{
-    if (is_refused(ct * sz)) {
-        return NULL;
-    }
-    memory.ct_blocks += memory.is_on;
-    return __real_calloc(ct, sz);
-}
-
-void __wrap_free(void *ptr)
-{
-    memory.ct_blocks -= memory.is_on && ptr != NULL;
-    __real_free(ptr);
-}
-
-void *__wrap_mmap(void *ptr, size_t sz, int protection, int flags, int fd, off_t offset)
-{
-    if (is_refused(sz)) {
-        return MAP_FAILED;
-    }
-    memory.mapped_sz += memory.is_on ? (long)sz : 0;
-    return __real_mmap(ptr, sz, protection, flags, fd, offset);
-}
-
-int __wrap_munmap(void *ptr, size_t sz)
-{
-    memory.mapped_sz -= memory.is_on ? (long)sz : 0;
-    return __real_munmap(ptr, sz);
-}
-
-int __wrap_mprotect(void *ptr, size_t sz, int protection)
-{
-    return is_refused(sz) ? -1 : __real_mprotect(ptr, sz, protection);
-}
 
 /* ==== Scenario ================================================================================ */
 
@@ -179,13 +89,13 @@ static void a_coroutine_is_one_block_until_its_save_stack_grows(void **state)
     (void)state;
     live_and_forget(0);
     size_t ct_create = 0, ct_resume = 0;
-    for (size_t i = 0; i < memory.ct_requests && i < LOG_SZ; i++) {
+    for (size_t i = 0; i < memory.ct_requests && i < MEMORY_LOG_SZ; i++) {
         ct_create += strcmp(memory.log[i].call, "aco_create") == 0;
         ct_resume += strcmp(memory.log[i].call, "aco_resume") == 0;
     }
     assert_int_equal(ct_create, 5);
     assert_true(ct_resume >= 4);
-    assert_in_range(memory.ct_requests, ct_create + ct_resume, LOG_SZ);
+    assert_in_range(memory.ct_requests, ct_create + ct_resume, MEMORY_LOG_SZ);
 }
 
 static void refuse(void *number)
@@ -197,7 +107,7 @@ static void every_refused_request_ends_in_words(void **state)
 {
     (void)state;
     live_and_forget(0);
-    assert_in_range(memory.ct_requests, 10, LOG_SZ);
+    assert_in_range(memory.ct_requests, 10, MEMORY_LOG_SZ);
     for (size_t i = 1; i <= memory.ct_requests; i++) {
         char words[64];
         snprintf(words, sizeof(words), "of %zu bytes failed, errno %d", memory.log[i - 1].sz,
@@ -206,12 +116,174 @@ static void every_refused_request_ends_in_words(void **state)
     }
 }
 
+/* ==== Failure by return ======================================================================= */
+
+/* Something to try, which takes a number of requests; returns what it got. */
+typedef struct {
+    void *(*act)(const instance_t *in);
+    void (*undo)(void *got);
+    size_t ct_requests;
+} attempt_t;
+
+static void *try_guarded(const instance_t *in)
+{
+    (void)in;
+    return aco_try_share_stack_new2(0, 1);
+}
+
+static void *try_unguarded(const instance_t *in)
+{
+    (void)in;
+    return aco_try_share_stack_new2(10000, 0);
+}
+
+static void *try_co(const instance_t *in)
+{
+    return aco_try_create(in->main_co, in->stack, 500, yields_for_ever, NULL);
+}
+
+static void *try_main_co(const instance_t *in)
+{
+    (void)in;
+    return aco_try_create(NULL, NULL, 0, NULL, NULL);
+}
+
+static void destroy_stack(void *got)
+{
+    aco_share_stack_destroy((aco_share_stack_t *)got);
+}
+
+static void destroy_co(void *got)
+{
+    aco_destroy((aco_t *)got);
+}
+
+static const attempt_t attempts[] = {
+    {try_guarded, destroy_stack, 3},
+    {try_unguarded, destroy_stack, 2},
+    {try_co, destroy_co, 1},
+    {try_main_co, destroy_co, 1},
+};
+
+/* Does so with one request refused, or none if 0. */
+static void *attempt(const attempt_t *try, const instance_t *in, size_t refused)
+{
+    memset(&memory, 0, sizeof(memory));
+    memory.refused = refused;
+    memory.is_on = 1;
+    errno = 0;
+    void *got = try->act(in);
+    memory.is_on = 0;
+    return got;
+}
+
+static void refused_requests_are_told_and_leave_nothing(void **state)
+{
+    const instance_t *in = (const instance_t *)*state;
+    for (size_t i = 0; i < ARRAY_SZ(attempts); i++) {
+        size_t ct_coroutines = in->stack->ct_coroutines;
+        for (size_t refused = 1; refused <= attempts[i].ct_requests; refused++) {
+            assert_null(attempt(&attempts[i], in, refused));
+            assert_int_equal(errno, ENOMEM);
+            assert_int_equal(memory.ct_requests, refused);
+            assert_int_equal(memory.ct_blocks, 0);
+            assert_int_equal(memory.mapped_sz, 0);
+            assert_int_equal(in->stack->ct_coroutines, ct_coroutines);
+        }
+    }
+}
+
+static void what_is_not_refused_is_as_good_as_any(void **state)
+{
+    const instance_t *in = (const instance_t *)*state;
+    for (size_t i = 0; i < ARRAY_SZ(attempts); i++) {
+        void *got = attempt(&attempts[i], in, 0);
+        assert_non_null(got);
+        assert_int_equal(memory.ct_requests, attempts[i].ct_requests);
+        memory.is_on = 1;
+        attempts[i].undo(got);
+        memory.is_on = 0;
+        assert_int_equal(memory.ct_blocks, 0);
+        assert_int_equal(memory.mapped_sz, 0);
+    }
+}
+
+static void what_can_run_runs(void **state)
+{
+    const instance_t *in = (const instance_t *)*state;
+    aco_share_stack_t *stack = aco_try_share_stack_new2(100000, 1);
+    assert_true(stack->guard_page_enabled == 1 && stack->align_limit >= 100000);
+    aco_t *co = aco_try_create(in->main_co, stack, 0, yields_for_ever, NULL);
+    assert_int_equal(co->save_stack.sz, 64);
+    aco_resume(co);
+    aco_resume(co);
+    assert_invariants(co);
+    aco_destroy(co);
+    aco_share_stack_destroy(stack);
+}
+
+static void impossible_sizes_are_told(void **state)
+{
+    const instance_t *in = (const instance_t *)*state;
+    static const size_t sizes[] = {SIZE_MAX, SIZE_MAX - 100, SIZE_MAX / 2 + 1};
+    for (size_t i = 0; i < ARRAY_SZ(sizes); i++) {
+        errno = 0;
+        assert_null(aco_try_create(in->main_co, in->stack, sizes[i], yields_for_ever, NULL));
+        assert_int_equal(errno, ENOMEM);
+        errno = 0;
+        assert_null(aco_try_share_stack_new2(sizes[i], 1));
+        assert_int_equal(errno, ENOMEM);
+    }
+    assert_int_equal(in->stack->ct_coroutines, 0);
+}
+
+/* ==== aco_new() =============================================================================== */
+
+static void aco_new_gives_what_can_be_written_and_freed(void **state)
+{
+    (void)state;
+    memset(&memory, 0, sizeof(memory));
+    memory.is_on = 1;
+    ESCAPE(&memory); /* to a compiler, malloc() does not look at it */
+    int *numbers;
+    aco_new(numbers, 10 * sizeof(*numbers));
+    ESCAPE(&memory);
+    memory.is_on = 0;
+    assert_int_equal(memory.log[0].sz, 10 * sizeof(*numbers));
+    memset(numbers, 1, 10 * sizeof(*numbers));
+    ESCAPE(numbers);
+    free(numbers);
+}
+
+static void new_refused(void *arg)
+{
+    char *my_block;
+    (void)arg;
+    memory.refused = memory.ct_requests + 1;
+    memory.is_on = 1;
+    ESCAPE(&memory);
+    aco_new(my_block, 100);
+    ESCAPE(my_block);
+}
+
+static void aco_new_that_is_refused_ends_in_words(void **state)
+{
+    (void)state;
+    expect_abort(new_refused, NULL, "new_refused", "out of memory: my_block is NULL");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(everything_is_given_back),
         cmocka_unit_test(a_coroutine_is_one_block_until_its_save_stack_grows),
         cmocka_unit_test(every_refused_request_ends_in_words),
+        instance_test(refused_requests_are_told_and_leave_nothing),
+        instance_test(what_is_not_refused_is_as_good_as_any),
+        instance_test(what_can_run_runs),
+        instance_test(impossible_sizes_are_told),
+        cmocka_unit_test(aco_new_gives_what_can_be_written_and_freed),
+        cmocka_unit_test(aco_new_that_is_refused_ends_in_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,7 @@
 
 /* ==== Cases =================================================================================== */
 
-/* Coroutines of which most states can be had; all on one share stack. */
+/* Coroutines of which most states can be had; all but one on one share stack. */
 typedef struct {
     aco_t *main_co;
     aco_share_stack_t *stack;
@@ -18,10 +18,12 @@ typedef struct {
     aco_t *yielded; /* resumed once, unless the place is FRESH */
     aco_t *ended;   /* the same */
     aco_t *self;    /* in which the misuse happens if the place is COROUTINE */
+    aco_t *child;   /* of self, on another share stack; the same for CHILD */
 } world_t;
 
-/* Where: on the thread's own stack before and after the first resume, or in a coroutine. */
-typedef enum { FRESH, MAIN, COROUTINE } place_t;
+/* Where: on the thread's own stack before and after the first resume, in a coroutine, or in one
+ * that this has resumed. */
+typedef enum { FRESH, MAIN, COROUTINE, CHILD } place_t;
 
 typedef struct {
     int line;
@@ -51,6 +53,33 @@ static void create_without_entry_function(world_t *w)
 static void create_for_another(world_t *w)
 {
     aco_create(w->init, w->stack, 0, ends_at_once, NULL);
+}
+
+static void create_for_self(world_t *w)
+{
+    aco_create(w->self, w->stack, 0, ends_at_once, NULL);
+}
+
+static void try_create_without_stack(world_t *w)
+{
+    aco_try_create(w->main_co, NULL, 0, ends_at_once, NULL);
+}
+
+static void try_create_for_another(world_t *w)
+{
+    aco_try_create(w->init, w->stack, 0, ends_at_once, NULL);
+}
+
+static char room[4096] __attribute__((aligned(16)));
+
+static void create_in_without_entry_function(world_t *w)
+{
+    aco_create_in(room, sizeof(room), w->main_co, w->stack, NULL, NULL);
+}
+
+static void create_in_for_another(world_t *w)
+{
+    aco_create_in(room, sizeof(room), w->init, w->stack, ends_at_once, NULL);
 }
 
 static void create_main_with_stack(world_t *w)
@@ -150,6 +179,95 @@ static void resume_init(world_t *w)
     aco_resume(w->init);
 }
 
+static void resume_child(world_t *w)
+{
+    aco_resume(w->child);
+}
+
+static void resume_child_of_ended(world_t *w)
+{
+    aco_resume(aco_create(w->ended, w->child->share_stack, 0, ends_at_once, NULL));
+}
+
+static void resume_one_on_stack_of_self(world_t *w)
+{
+    aco_resume(aco_create(w->child, w->self->share_stack, 0, ends_at_once, NULL));
+}
+
+/* ==== aco_yield_to ============================================================================ */
+
+static void yield_to_null(world_t *w)
+{
+    (void)w;
+    aco_yield_to(NULL);
+}
+
+static void yield_to_main(world_t *w)
+{
+    aco_yield_to(w->main_co);
+}
+
+static void yield_to_init(world_t *w)
+{
+    aco_yield_to(w->init);
+}
+
+static void yield_to_ended(world_t *w)
+{
+    aco_yield_to(w->ended);
+}
+
+static void yield_to_self(world_t *w)
+{
+    aco_yield_to(w->self);
+}
+
+static void yield_to_child(world_t *w)
+{
+    aco_yield_to(w->child);
+}
+
+/* A grandchild, whose sibling is on the stack of its grandparent. */
+static void yields_to_its_argument(void)
+{
+    aco_yield_to((aco_t *)aco_get_arg());
+    aco_exit();
+}
+
+static void yield_to_one_on_stack_of_self(world_t *w)
+{
+    aco_t *to = aco_create(w->child, w->self->share_stack, 0, ends_at_once, NULL);
+    aco_resume(aco_create(w->child, aco_share_stack_new(0), 0, yields_to_its_argument, to));
+}
+
+/* ==== aco_reset =============================================================================== */
+
+static void reset_null(world_t *w)
+{
+    (void)w;
+    aco_reset(NULL, ends_at_once, NULL);
+}
+
+static void reset_without_entry_function(world_t *w)
+{
+    aco_reset(w->init, NULL, NULL);
+}
+
+static void reset_main(world_t *w)
+{
+    aco_reset(w->main_co, ends_at_once, NULL);
+}
+
+static void reset_self(world_t *w)
+{
+    aco_reset(w->self, ends_at_once, NULL);
+}
+
+static void reset_child(world_t *w)
+{
+    aco_reset(w->child, ends_at_once, NULL);
+}
+
 /* ==== aco_yield, aco_exit, and those that take the caller ===================================== */
 
 static void yield(world_t *w)
@@ -212,6 +330,27 @@ static void is_main_co_null(world_t *w)
     (void)w;
 }
 
+static void status_null(world_t *w)
+{
+    aco_status_t status = aco_status(NULL);
+    ESCAPE(&status);
+    (void)w;
+}
+
+/* ==== aco_set_allocator ======================================================================= */
+
+static void set_no_allocator(world_t *w)
+{
+    (void)w;
+    aco_set_allocator(NULL, free);
+}
+
+static void set_no_release(world_t *w)
+{
+    (void)w;
+    aco_set_allocator(malloc, NULL);
+}
+
 /* ==== aco_destroy, aco_share_stack_destroy ==================================================== */
 
 static void destroy_null(world_t *w)
@@ -223,6 +362,11 @@ static void destroy_null(world_t *w)
 static void destroy_self(world_t *w)
 {
     aco_destroy(w->self);
+}
+
+static void destroy_child(world_t *w)
+{
+    aco_destroy(w->child);
 }
 
 static void destroy_main(world_t *w)
@@ -319,6 +463,12 @@ static const misuse_t of_create[] = {
     CASE(create_without_entry_function, MAIN, "aco_create", "NULL", NOBODY),
     CASE(create_for_another, MAIN, "aco_create", "runs on the same share stack", CO(init)),
     CASE(create_for_another, COROUTINE, "aco_create", "runs on the same share stack", CO(init)),
+    CASE(create_for_self, COROUTINE, "aco_create", "runs on the same share stack", CO(self)),
+    CASE(create_for_self, CHILD, "aco_create", "runs on the same share stack", CO(self)),
+    CASE(try_create_without_stack, MAIN, "aco_create", "NULL", NOBODY),
+    CASE(try_create_for_another, MAIN, "aco_create", "runs on the same share stack", CO(init)),
+    CASE(create_in_without_entry_function, MAIN, "aco_create", "NULL", NOBODY),
+    CASE(create_in_for_another, MAIN, "aco_create", "runs on the same share stack", CO(init)),
     CASE(create_main_with_stack, FRESH, "aco_create", "main_co is NULL", NOBODY),
     CASE(create_main_with_save_stack_size, FRESH, "aco_create", "main_co is NULL", NOBODY),
     CASE(create_main_with_entry_function, FRESH, "aco_create", "main_co is NULL", NOBODY),
@@ -340,6 +490,40 @@ static const misuse_t of_resume[] = {
     CASE(resume_self, COROUTINE, "aco_resume", "the coroutine is running", CO(self)),
     CASE(resume_yielded, COROUTINE, "aco_resume", "caller is not its parent", CO(yielded)),
     CASE(resume_init, COROUTINE, "aco_resume", "caller is not its parent", CO(init)),
+    CASE(resume_self, CHILD, "aco_resume", "waits for one it resumed", CO(self)),
+    CASE(resume_child, CHILD, "aco_resume", "the coroutine is running", CO(child)),
+    CASE(resume_main, CHILD, "aco_resume", "main coroutine", CO(main_co)),
+    CASE(resume_init, CHILD, "aco_resume", "caller is not its parent", CO(init)),
+    CASE(resume_child, FRESH, "aco_resume", "caller is not its parent", CO(child)),
+    CASE(resume_child, MAIN, "aco_resume", "caller is not its parent", CO(child)),
+    CASE(resume_child_of_ended, MAIN, "aco_resume", "caller is not its parent", NOBODY),
+    CASE(resume_child_of_ended, COROUTINE, "aco_resume", "caller is not its parent", NOBODY),
+    CASE(resume_one_on_stack_of_self, CHILD, "aco_resume", "its share stack waits for", NOBODY),
+};
+
+static const misuse_t of_yield_to[] = {
+    CASE(yield_to_init, FRESH, "aco_yield_to", "no coroutine", NOBODY),
+    CASE(yield_to_init, MAIN, "aco_yield_to", "main coroutine", CO(main_co)),
+    CASE(yield_to_null, MAIN, "aco_yield_to", "main coroutine", CO(main_co)),
+    CASE(yield_to_null, COROUTINE, "aco_yield_to", "the coroutine is NULL", NOBODY),
+    CASE(yield_to_main, COROUTINE, "aco_yield_to", "another parent", CO(main_co)),
+    CASE(yield_to_main, CHILD, "aco_yield_to", "another parent", CO(main_co)),
+    CASE(yield_to_child, COROUTINE, "aco_yield_to", "another parent", CO(child)),
+    CASE(yield_to_self, CHILD, "aco_yield_to", "another parent", CO(self)),
+    CASE(yield_to_init, CHILD, "aco_yield_to", "another parent", CO(init)),
+    CASE(yield_to_ended, COROUTINE, "aco_yield_to", "ended", CO(ended)),
+    CASE(yield_to_one_on_stack_of_self, CHILD, "aco_", "its share stack waits for", NOBODY),
+};
+
+static const misuse_t of_reset[] = {
+    CASE(reset_null, FRESH, "aco_reset", "NULL", NOBODY),
+    CASE(reset_null, COROUTINE, "aco_reset", "NULL", NOBODY),
+    CASE(reset_without_entry_function, FRESH, "aco_reset", "NULL", CO(init)),
+    CASE(reset_main, FRESH, "aco_reset", "main coroutine", CO(main_co)),
+    CASE(reset_main, COROUTINE, "aco_reset", "main coroutine", CO(main_co)),
+    CASE(reset_self, COROUTINE, "aco_reset", "the coroutine is running", CO(self)),
+    CASE(reset_self, CHILD, "aco_reset", "waits for one it resumed", CO(self)),
+    CASE(reset_child, CHILD, "aco_reset", "the coroutine is running", CO(child)),
 };
 
 static const misuse_t of_yield[] = {
@@ -379,6 +563,13 @@ static const misuse_t of_questions[] = {
     CASE(is_main_co_null, FRESH, "aco_is_main_co", "NULL", NOBODY),
     CASE(is_main_co_null, MAIN, "aco_is_main_co", "NULL", NOBODY),
     CASE(is_main_co_null, COROUTINE, "aco_is_main_co", "NULL", NOBODY),
+    CASE(status_null, FRESH, "aco_status", "NULL", NOBODY),
+    CASE(status_null, COROUTINE, "aco_status", "NULL", NOBODY),
+};
+
+static const misuse_t of_set_allocator[] = {
+    CASE(set_no_allocator, FRESH, "aco_set_allocator", "NULL", NOBODY),
+    CASE(set_no_release, FRESH, "aco_set_allocator", "NULL", NOBODY),
 };
 
 static const misuse_t of_destroy[] = {
@@ -386,6 +577,9 @@ static const misuse_t of_destroy[] = {
     CASE(destroy_null, COROUTINE, "aco_destroy", "NULL", NOBODY),
     CASE(destroy_self, COROUTINE, "aco_destroy", "running", CO(self)),
     CASE(destroy_main, COROUTINE, "aco_destroy", "running", CO(main_co)),
+    CASE(destroy_self, CHILD, "aco_destroy", "waits for one it resumed", CO(self)),
+    CASE(destroy_child, CHILD, "aco_destroy", "the coroutine is running", CO(child)),
+    CASE(destroy_main, CHILD, "aco_destroy", "running", CO(main_co)),
 };
 
 static const misuse_t of_share_stack_destroy[] = {
@@ -422,7 +616,11 @@ typedef struct {
 static void misuses(void)
 {
     scene_t *scene = (scene_t *)aco_get_arg();
-    scene->misuse->act(&scene->world);
+    if (scene->misuse->place == CHILD && aco_get_co() == scene->world.self) {
+        aco_resume(scene->world.child);
+    } else {
+        scene->misuse->act(&scene->world);
+    }
     aco_exit();
 }
 
@@ -434,7 +632,7 @@ static void play(void *arg)
         aco_resume(scene->world.ended);
         aco_resume(scene->world.yielded);
     }
-    if (scene->misuse->place == COROUTINE) {
+    if (scene->misuse->place >= COROUTINE) {
         aco_resume(scene->world.self);
     } else {
         scene->misuse->act(&scene->world);
@@ -443,12 +641,14 @@ static void play(void *arg)
 
 static void check_case(const instance_t *in, const misuse_t *misuse)
 {
-    scene_t scene = {misuse, {in->main_co, in->stack, NULL, NULL, NULL, NULL}};
+    scene_t scene = {misuse, {in->main_co, in->stack, NULL, NULL, NULL, NULL, NULL}};
     world_t *w = &scene.world;
     w->init = make_co(in, yields_for_ever, NULL);
     w->yielded = make_co(in, yields_for_ever, NULL);
     w->ended = make_co(in, ends_at_once, NULL);
     w->self = make_co(in, misuses, &scene);
+    aco_share_stack_t *stack = aco_share_stack_new(0);
+    w->child = aco_create(w->self, stack, 0, misuses, &scene);
     const char *line =
         expect_abort_at(play, &scene, misuse->call, misuse->words, __FILE__, misuse->line);
     if (misuse->culprit != NOBODY) {
@@ -458,6 +658,8 @@ static void check_case(const instance_t *in, const misuse_t *misuse)
     aco_destroy(w->yielded);
     aco_destroy(w->ended);
     aco_destroy(w->self);
+    aco_destroy(w->child);
+    aco_share_stack_destroy(stack);
 }
 
 #define MISUSE_TEST(cases)                                                                         \
@@ -470,10 +672,13 @@ static void check_case(const instance_t *in, const misuse_t *misuse)
 
 MISUSE_TEST(of_create)
 MISUSE_TEST(of_resume)
+MISUSE_TEST(of_yield_to)
+MISUSE_TEST(of_reset)
 MISUSE_TEST(of_yield)
 MISUSE_TEST(of_exit)
 MISUSE_TEST(of_yield1_and_exit1_in_main)
 MISUSE_TEST(of_questions)
+MISUSE_TEST(of_set_allocator)
 MISUSE_TEST(of_destroy)
 MISUSE_TEST(of_share_stack_destroy)
 MISUSE_TEST(of_assertions)
@@ -494,10 +699,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         instance_test(misuse_of_create),
         instance_test(misuse_of_resume),
+        instance_test(misuse_of_yield_to),
+        instance_test(misuse_of_reset),
         instance_test(misuse_of_yield),
         instance_test(misuse_of_exit),
         instance_test(misuse_of_yield1_and_exit1_in_main),
         instance_test(misuse_of_questions),
+        instance_test(misuse_of_set_allocator),
         instance_test(misuse_of_destroy),
         instance_test(misuse_of_share_stack_destroy),
         instance_test(misuse_of_assertions),
