@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A C++ program that cancels coroutines: destructors run, handlers that rethrow let it pass, and
+ * the exceptions of who cancels are what they were. Exits with 0 if all is well, otherwise says
+ * what is not. With an argument, breaks one of the rules, which must end the process.
+ */
+#include "extra/cancel/aco_cancel.h"
+
+#include <cstring>
+#include <cxxabi.h>
+#include <exception>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+extern "C" void call_without_tables(void (*function)(void));
+
+namespace {
+
+int ct_failures;
+
+void check(bool is_right, const char *what)
+{
+    if (!is_right) {
+        std::fprintf(stderr, "not so: %s\n", what);
+        ct_failures++;
+    }
+}
+
+/* A thread's instance, as an object. */
+class Instance {
+public:
+    Instance()
+    {
+        aco_thread_init(nullptr);
+        main_co_ = aco_create(nullptr, nullptr, 0, nullptr, nullptr);
+        stack_ = aco_share_stack_new(0);
+    }
+    ~Instance()
+    {
+        aco_share_stack_destroy(stack_);
+        aco_destroy(main_co_);
+    }
+    Instance(const Instance &) = delete;
+    Instance &operator=(const Instance &) = delete;
+
+    aco_t *create(aco_cofuncp_t entry, void *arg) const
+    {
+        return aco_create(main_co_, stack_, 0, entry, arg);
+    }
+
+private:
+    aco_t *main_co_;
+    aco_share_stack_t *stack_;
+};
+
+/* A coroutine that has yielded once, and is cancelled at the end of this object's life. */
+class Coroutine {
+public:
+    Coroutine(const Instance &instance, aco_cofuncp_t entry, std::string &log)
+        : co_(instance.create(entry, &log))
+    {
+        aco_resume(co_);
+    }
+    ~Coroutine()
+    {
+        while (!aco_cancel(co_)) {
+        }
+        aco_destroy(co_);
+    }
+    Coroutine(const Coroutine &) = delete;
+    Coroutine &operator=(const Coroutine &) = delete;
+
+private:
+    aco_t *co_;
+};
+
+std::string &the_log()
+{
+    return *static_cast<std::string *>(aco_get_arg());
+}
+
+/* The number as text, by functions of libraries that use the stack. */
+std::string formatted(double number)
+{
+    std::ostringstream stream;
+    stream << number;
+    return stream.str();
+}
+
+/* Writes its name when it is destroyed; in between it may yield. */
+class Object {
+public:
+    explicit Object(const char *name, bool yields = false) : name_(name), yields_(yields)
+    {
+    }
+    ~Object()
+    {
+        if (yields_) {
+            aco_yield();
+        }
+        the_log() += formatted(0.5) == "0.5" ? name_ : "wrong";
+    }
+    Object(const Object &) = delete;
+    Object &operator=(const Object &) = delete;
+
+private:
+    std::string name_;
+    bool yields_;
+};
+
+/* ==== What is unwound ======================================================================== */
+
+/* A frame that has nothing to clean up, but red zones under AddressSanitizer. */
+void yield_below_arrays()
+{
+    char arrays[9][100];
+    char others[300];
+    for (char *array : {arrays[0], arrays[8], others}) {
+        __asm__ volatile("" : : "r"(array) : "memory");
+    }
+    aco_yield();
+}
+
+void yield_deep()
+{
+    Object first("c"), second("d");
+    std::vector<std::string> words(20, "a string that is too long to be kept in the object itself");
+    yield_below_arrays();
+    the_log() += words[0];
+}
+
+void has_objects()
+{
+    Object outer("a");
+    Object yielding("b", true);
+    yield_deep();
+    aco_exit();
+}
+
+void has_handlers()
+{
+    Object outer("a");
+    try {
+        try {
+            try {
+                yield_deep();
+            } catch (const std::runtime_error &) {
+                the_log() += "wrong";
+            }
+        } catch (...) {
+            the_log() += "1";
+            throw;
+        }
+    } catch (abi::__forced_unwind &) {
+        the_log() += "2";
+        throw;
+    } catch (...) {
+        the_log() += "wrong";
+    }
+    aco_exit();
+}
+
+/* A cleanup may throw and catch exceptions of its own. */
+class Thrower {
+public:
+    ~Thrower()
+    {
+        try {
+            aco_yield();
+            throw std::runtime_error("within a cleanup");
+        } catch (const std::runtime_error &) {
+            the_log() += "t";
+        }
+    }
+};
+
+void has_thrower()
+{
+    Object outer("a");
+    Thrower thrower;
+    yield_deep();
+    aco_exit();
+}
+
+/* ==== Who cancels ============================================================================ */
+
+const struct {
+    aco_cofuncp_t entry;
+    const char *log;
+} cases[] = {{has_objects, "dcba"}, {has_handlers, "dc12a"}, {has_thrower, "dcta"}};
+
+/* One that is cancelled half unwound by two turns of another, on the same stack. */
+void cancel_plainly(const Instance &instance)
+{
+    for (const auto &each : cases) {
+        std::string log, other_log;
+        {
+            Coroutine co(instance, each.entry, log);
+            Coroutine other(instance, has_objects, other_log);
+        }
+        check(log == each.log, each.log);
+        check(other_log == "dcba", "the other one is unwound");
+        check(!std::uncaught_exception(), "no exception is left over");
+    }
+}
+
+/* The exception that is being handled is hidden from the coroutine. */
+void cancel_in_handler(const Instance &instance)
+{
+    for (const auto &each : cases) {
+        std::string log;
+        try {
+            throw std::runtime_error("mine");
+        } catch (const std::runtime_error &error) {
+            {
+                Coroutine co(instance, each.entry, log);
+            }
+            check(std::current_exception() != nullptr, "the exception is still being handled");
+            try {
+                throw;
+            } catch (const std::runtime_error &again) {
+                check(&again == &error, "the exception is the one it was");
+            }
+        }
+        check(log == each.log, "cancelled in a catch block");
+        check(std::current_exception() == nullptr, "the exception is over");
+    }
+}
+
+void cancel_by_exception(const Instance &instance)
+{
+    for (const auto &each : cases) {
+        std::string log;
+        try {
+            Coroutine co(instance, each.entry, log);
+            throw std::runtime_error("mine");
+        } catch (const std::runtime_error &error) {
+            check(std::strcmp(error.what(), "mine") == 0, "the exception is the one thrown");
+        }
+        check(log == each.log, "cancelled while an exception passes");
+        check(!std::uncaught_exception(), "the exception is over");
+    }
+}
+
+/* ==== What breaks a rule ===================================================================== */
+
+void swallows()
+{
+    try {
+        aco_yield();
+    } catch (...) {
+    }
+    aco_exit();
+}
+
+void yield_noexcept() noexcept
+{
+    aco_yield();
+}
+
+void is_noexcept()
+{
+    yield_noexcept();
+    aco_exit();
+}
+
+void has_no_tables()
+{
+    call_without_tables(yield_deep);
+    aco_exit();
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    Instance instance;
+    std::string log;
+    const std::string rule = argc == 2 ? argv[1] : "";
+    if (rule == "swallow") {
+        Coroutine co(instance, swallows, log);
+    } else if (rule == "noexcept") {
+        Coroutine co(instance, is_noexcept, log);
+    } else if (rule == "tables") {
+        Coroutine co(instance, has_no_tables, log);
+    } else {
+        cancel_plainly(instance);
+        cancel_in_handler(instance);
+        cancel_by_exception(instance);
+    }
+    return ct_failures != 0;
+}

@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Exceptions across yields: see exceptions_user.cc. With libstdc++, with libc++ if there, and under
+# AddressSanitizer, which also finds what leaks. C programs get no reference to a C++ runtime.
+
+# shellcheck source=tests/harness.sh
+. tests/harness.sh
+
+HERE=extra/exceptions
+
+# check "CXX OPTION..." OPTION...: builds the program with what it needs, and runs it. The options
+# beside the compiler are for C++ alone.
+check() {
+    local cxx cc=gcc source objects=()
+    read -r -a cxx <<<"$1"
+    [ "${cxx[0]}" = g++ ] || cc=clang
+    local what="$*"
+    shift
+    for source in aco.c acosw.S extra/cancel/aco_cancel.c "$HERE/aco_exceptions.c"; do
+        objects+=("$TMP/${source##*/}.o")
+        must "$what: $source does not compile" \
+            "$cc" "$@" "${C_WARNINGS[@]}" -I. -c "$source" -o "${objects[-1]}"
+    done
+    must "$what: the program does not compile" "${cxx[@]}" -std=c++11 "$@" "${WARNINGS[@]}" -I. \
+        "$HERE/exceptions_user.cc" "${objects[@]}" -o "$TMP/program"
+    must "$what: the program fails" "$TMP/program"
+    echo "$what: works"
+}
+
+can_compile() {
+    echo '#include <string>' | "$@" -x c++ -fsyntax-only - 2>/dev/null
+}
+
+# A C program that calls all of it does so without a C++ runtime, and nothing goes wrong.
+check_c() {
+    cat >"$TMP/user.c" <<'END'
+#include "extra/exceptions/aco_exceptions.h"
+static void yields(void)
+{
+    aco_exceptions_yield();
+    aco_exit();
+}
+int main(void)
+{
+    aco_thread_init(NULL);
+    aco_t *main_co = aco_create(NULL, NULL, 0, NULL, NULL);
+    aco_share_stack_t *stack = aco_share_stack_new(0);
+    aco_t *co = aco_create(main_co, stack, 0, yields, NULL);
+    aco_exceptions_resume(co);
+    aco_exceptions_resume(co);
+    return !co->is_end;
+}
+END
+    must "the C program does not compile" "$CC" -O2 "${C_WARNINGS[@]}" -I. "$TMP/user.c" aco.c \
+        acosw.S "$HERE/aco_exceptions.c" -o "$TMP/program"
+    must "the C program fails" "$TMP/program"
+    echo "C: works without a C++ runtime"
+}
+
+check_c
+find_compilers g++ clang++
+for cxx in "${FOUND[@]}"; do
+    for width in "${WIDTHS[@]}"; do
+        if can_compile "$cxx" "$width"; then
+            check "$cxx" "$width" -O0
+            check "$cxx" "$width" -O2 -DACO_CONFIG_STRESS
+        else
+            echo "$cxx $width: no C++ headers, not tested"
+        fi
+    done
+    check "$cxx" -O0 -g -fsanitize=address
+done
+if have clang++ && can_compile clang++ -stdlib=libc++; then
+    check "clang++ -stdlib=libc++" -O2
+else
+    echo "libc++: not found, not tested"
+fi

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Implements aco_returning.h: the coroutine starts in a function that calls its entry function.
+ */
+#include "aco_returning.h"
+
+/* Not inlined, so that what the switch makes a function save is not saved while `fp` runs. */
+static ACO_NORETURN __attribute__((noinline)) void end(void)
+{
+    aco_exit();
+}
+
+static void call_and_end(void)
+{
+    aco_get_co()->fp();
+    end();
+}
+
+aco_t *aco_return_ends(aco_t *co)
+{
+    ACO_ASSERT(co != NULL && aco_status(co) == ACO_STATUS_INIT,
+               "the coroutine is NULL or not in state init: ask before its first resume");
+    co->reg[ACO_REG_IDX_RETADDR] = (void *)(uintptr_t)call_and_end;
+    return co;
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Implements aco_threads.h. A coroutine that is alone on its share stack knows its thread by its
+ * parent only, and by the list of coroutines that there may be: so these change.
+ */
+#include "aco_threads.h"
+
+/* The parent of those that are detached. No thread made it, so none may resume them. */
+static aco_t nobody;
+
+static void check(int holds, const char *call, const char *rule_and_remedy)
+{
+    if (!holds) {
+        aco_assert_failed(rule_and_remedy, __FILE__, __LINE__, call);
+    }
+}
+
+/* The save_stack.ptr of a main coroutine tells on which thread it was made. */
+static int is_of_this_thread(const aco_t *co)
+{
+    while (co->main_co != NULL) {
+        co = co->main_co;
+    }
+    return co->save_stack.ptr == &aco_gtls_co;
+}
+
+#ifdef ACO_CONFIG_LIST
+static void take_from_list(aco_t *co)
+{
+    *co->list_link = co->list_next;
+    if (co->list_next != NULL) {
+        co->list_next->list_link = co->list_link;
+    }
+    co->list_self = NULL;
+}
+
+static void enter_in_list(aco_t *co)
+{
+    co->list_next = aco_gtls_list;
+    co->list_link = &aco_gtls_list;
+    co->list_self = co;
+    if (co->list_next != NULL) {
+        co->list_next->list_link = &co->list_next;
+    }
+    aco_gtls_list = co;
+}
+#else
+#define take_from_list(co) ((void)0)
+#define enter_in_list(co) ((void)0)
+#endif
+
+void aco_detach(aco_t *co)
+{
+    const char *call = "aco_detach";
+    check(co != NULL && co->main_co != NULL, call,
+          "NULL or a main coroutine: pass what aco_create() returned for another one");
+    check(is_of_this_thread(co), call,
+          "the coroutine is detached, or of another thread: detach it once, on its own thread");
+    check(aco_status(co) != ACO_STATUS_RUNNING, call,
+          "the coroutine is running, or waits for one it resumed: let it yield first");
+    check(co->share_stack->ct_coroutines == 1, call,
+          "other coroutines use its share stack: create it on one of its own");
+    take_from_list(co);
+    co->main_co = &nobody;
+}
+
+void aco_attach(aco_t *co, aco_t *main_co)
+{
+    const char *call = "aco_attach";
+    check(co != NULL && co->main_co == &nobody, call,
+          "NULL or a coroutine that is not detached: call aco_detach() on its thread first");
+    check(main_co != NULL && is_of_this_thread(main_co), call,
+          "main_co is NULL or of another thread: pass a coroutine of the calling thread");
+    co->main_co = main_co;
+    enter_in_list(co);
+}
+
+void aco_movable_yield(void)
+{
+    aco_yield();
+}
+
+aco_t *aco_movable_co(void)
+{
+    return aco_get_co();
+}

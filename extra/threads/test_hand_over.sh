@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Handing coroutines to other threads: the tests of test_hand_over.c under ThreadSanitizer, with a
+# list of coroutines, and in a shared library whose compiler keeps addresses of thread-locals.
+
+# shellcheck source=tests/harness.sh
+. tests/harness.sh
+
+HERE=extra/threads
+SOURCES=("$HERE/test_hand_over.c" "$HERE/aco_threads.c" tests/harness.c aco.c acosw.S)
+
+# check CC OPTION...
+check() {
+    local cc=$1
+    shift
+    must "$cc $*: the tests do not compile" "$cc" -std=gnu99 "$@" "${C_WARNINGS[@]}" -I. \
+        "${SOURCES[@]}" -o "$TMP/program" -lcmocka -lpthread -lm
+    must "$cc $*: the tests fail" "$TMP/program"
+    echo "$cc $*: all is well"
+}
+
+# The same, with the tests themselves in a shared library.
+check_shared() {
+    local cc=$1
+    shift
+    must "$cc $*: the library does not compile" "$cc" -std=gnu99 "$@" -fPIC -shared \
+        -Dmain=shared_main -I. "${SOURCES[@]}" -o "$TMP/libtests.so"
+    echo 'int shared_main(void); int main(void) { return shared_main(); }' >"$TMP/main.c"
+    must "$cc $*: the program does not link" "$cc" "$@" "$TMP/main.c" "$TMP/libtests.so" \
+        "-Wl,-rpath,$TMP" -o "$TMP/program" -lcmocka -lpthread -lm
+    must "$cc $*: the tests fail" "$TMP/program"
+    echo "$cc $* -fPIC: all is well"
+}
+
+find_compilers gcc clang
+for cc in "${FOUND[@]}"; do
+    check "$cc" -O1 -g -fsanitize=thread
+    check "$cc" -O2 -DACO_CONFIG_LIST
+    for width in "${WIDTHS[@]}"; do
+        check_shared "$cc" "$width" -O2
+    done
+done
+if have gcc; then
+    check_shared gcc -O2 -mtls-dialect=gnu2
+fi
