@@ -917,7 +917,7 @@ aco_t *aco_check_resume(const aco_t *co)
                                      co->main_co->main_co == NULL), call, co,
            "the caller is not its parent (main_co): call aco_yield() and let that resume it");
     demand(root_of(co)->save_stack.ptr == this_thread(), call, co,
-           "its main coroutine belongs to another thread: resume it on that thread");
+           "its main coroutine belongs to another thread: resume it there, or hand it over");
     return co->main_co;
 }
 
@@ -1032,6 +1032,9 @@ aco_t *aco_ferry(aco_t *co)
 /* After every yield: nobody's frames stay in place, and what was there is gone. */
 void aco_stress(aco_share_stack_t *share_stack)
 {
+    if (share_stack == NULL) {
+        return; /* acosw() alone came back, and aco_gtls_co was set by hand */
+    }
     if (share_stack->owner != NULL) {
         evict(share_stack, share_stack->owner);
         share_stack->owner = NULL;
