@@ -1,0 +1,597 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Implements aco_stack_pool.h. A slab is cut into slots, of which each is, from low to high:
+ *
+ *   slot + slot_sz ->  +--------------------------+
+ *                      | colour                   |  unused cache lines, their number varies
+ *                      +--------------------------+
+ *                      | head_t, with the aco_t   |  the aco_t begins a cache line
+ *                      +--------------------------+
+ *                      | aco_share_stack_t        |
+ *     align_highptr -> +--------------------------+
+ *                      | the stack                |
+ *   slot + guard_sz -> +--------------------------+
+ *                      | guard page               |  missing with ACO_STACK_POOL_NO_GUARD
+ *             slot ->  +--------------------------+
+ *
+ * Slots are prepared in the order of addresses. From then on each is in use or idle, and if idle,
+ * warm or cold: a cold one's memory was given back, and its struct with it; the guard is there.
+ *
+ * Invariants, for a pool:
+ *   P1  idle[0..cold_ct) are the cold ones, idle[cold_ct..idle_ct) the warm ones, in the order in
+ *       which they were put back
+ *   P2  a stack is in use if and only if head->out is its struct, and otherwise that is NULL
+ *   P3  of all slabs only the last may have slots that are not prepared
+ */
+
+/* For MAP_ANONYMOUS and its kind, also where the dialect is strict. */
+#ifndef _DEFAULT_SOURCE
+#define _DEFAULT_SOURCE
+#endif
+
+#include "aco_stack_pool.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <sys/uio.h>
+#ifdef ACO_USE_ASAN
+#include <sanitizer/lsan_interface.h>
+#endif
+
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102 /* Linux 6.13, include/uapi/asm-generic/mman-common.h */
+#endif
+
+#define STACK_DEFAULT_SZ ((size_t)128 << 10) /* bytes */
+#define STACK_MIN_SZ ((size_t)4096)          /* bytes */
+#define FIRST_SLAB_CT 16u                    /* stacks */
+#define PERIOD_MIN 1024u                     /* puts from one look at what is idle to the next */
+#define PERIOD_PER_STACK 16u                 /* puts more for each stack */
+#define RESERVE_CT 64u                       /* idle stacks that only aco_stack_pool_trim() takes */
+#define CACHE_LINE_SZ 64u                    /* bytes; only speed depends on it */
+#define CO_ALIGNMENT 16u                     /* bytes; of an aco_t and of a share stack's struct */
+/* Different tops, a cache line apart. Of the 64 lines of a page, enough are left for the structs
+ * and a KiB of frames, so that most stacks take one page of memory. */
+#ifndef ACO_STACK_POOL_COLOURS
+#define ACO_STACK_POOL_COLOURS 40u
+#endif
+
+#define ROUND_UP(n, multiple) (((n) + (multiple) - 1) / (multiple) * (multiple))
+
+/* What is above the struct of a stack. */
+typedef struct {
+    aco_share_stack_t *out; /* P2 */
+    char co[ROUND_UP(sizeof(aco_t), CO_ALIGNMENT)] __attribute__((aligned(CO_ALIGNMENT)));
+} head_t;
+
+/* From the struct of a stack to its head. */
+#define HEAD_DISTANCE ROUND_UP(sizeof(aco_share_stack_t), CO_ALIGNMENT)
+#define CO_OFFSET offsetof(head_t, co)
+/* From there to the colour, with the aco_t in whole cache lines. */
+#define TOP_SZ (HEAD_DISTANCE + CO_OFFSET + ROUND_UP(sizeof(head_t) - CO_OFFSET, CACHE_LINE_SZ))
+#define COLOURS_SZ ((ACO_STACK_POOL_COLOURS - 1) * (size_t)CACHE_LINE_SZ)
+
+typedef struct {
+    char *slots;
+    size_t first_colour;
+    size_t ct;          /* slots */
+    size_t prepared_ct; /* of these, from the lowest on */
+    size_t prepared_sz; /* their bytes */
+} slab_t;
+
+struct aco_stack_pool_s {
+    aco_share_stack_t **idle; /* P1 */
+    size_t idle_ct;
+    size_t cold_ct;
+    size_t lowest_ct;    /* the smallest idle_ct since the last review */
+    size_t until_upkeep; /* puts until there is something else to do than to put */
+    size_t surplus_ct;   /* stacks to be given back, one by each of the next puts */
+    size_t stack_ct;     /* prepared slots */
+    size_t ct_get;
+    size_t ct_given_back;
+    size_t most_in_use; /* until the last review */
+    size_t idle_room;   /* entries at idle, at least stack_ct */
+    slab_t *slabs;
+    slab_t *slabs_end;
+    size_t stack_sz; /* bytes */
+    size_t slot_sz;  /* bytes, whole pages */
+    size_t guard_sz; /* bytes, a page or 0 */
+    char has_mprotect;
+    char is_shared;
+    pthread_mutex_t lock;
+};
+
+/* ==== Failure ================================================================================ */
+
+/* One line, in one write; printf() would take several KiB of what may be a coroutine's stack. */
+ACO_NORETURN static void fail(const char *call, const char *rule_and_remedy)
+{
+    const char *texts[] = {"aco: ", call, ": ", rule_and_remedy, "\n"};
+    struct iovec parts[sizeof(texts) / sizeof(texts[0])];
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        parts[i].iov_base = (void *)(uintptr_t)texts[i];
+        parts[i].iov_len = strlen(texts[i]);
+    }
+    ssize_t written = writev(STDERR_FILENO, parts, (int)(sizeof(texts) / sizeof(texts[0])));
+    (void)written; /* there is nobody else to tell */
+    abort();
+}
+
+static inline void demand(int holds, const char *call, const char *rule_and_remedy)
+{
+    if (aco_unlikely(!holds)) {
+        fail(call, rule_and_remedy);
+    }
+}
+
+static inline void demand_pool(const aco_stack_pool_t *pool, const char *call)
+{
+    demand(pool != NULL, call, "the pool is NULL: pass what aco_stack_pool_new() returned");
+}
+
+/* Why there is no stack: sets `*why`, for who wants words, and errno. */
+static void *refuse(const char **why, const char *words)
+{
+    *why = words;
+    errno = ENOMEM;
+    return NULL;
+}
+
+/* ==== Lock =================================================================================== */
+
+/*
+ * A mutex and not a spin lock: who holds it may be in a system call of some microseconds, and in
+ * the common case, when nobody waits, neither is dearer than an atomic operation or two.
+ */
+static inline void lock(aco_stack_pool_t *pool)
+{
+    if (pool->is_shared) {
+        pthread_mutex_lock(&pool->lock);
+    }
+}
+
+static inline void unlock(aco_stack_pool_t *pool)
+{
+    if (pool->is_shared) {
+        pthread_mutex_unlock(&pool->lock);
+    }
+}
+
+/* ==== Slots ================================================================================== */
+
+static inline head_t *head_of(aco_share_stack_t *s)
+{
+    return (head_t *)(void *)((char *)s + HEAD_DISTANCE);
+}
+
+static inline int is_in(const slab_t *slab, const void *s)
+{
+    return (uintptr_t)s - (uintptr_t)slab->slots < slab->prepared_sz;
+}
+
+/* The slab in which `s` lies, or NULL. A slab is as large as those before it together, so the last
+ * is likely. */
+static inline const slab_t *find_slab(const aco_stack_pool_t *pool, const void *s)
+{
+    const slab_t *slab = pool->slabs_end;
+    while (slab != pool->slabs) {
+        if (aco_likely(is_in(--slab, s))) {
+            return slab;
+        }
+    }
+    return NULL;
+}
+
+/* The struct of a slot's stack. */
+static aco_share_stack_t *stack_at(const aco_stack_pool_t *pool, const slab_t *slab, size_t index)
+{
+    size_t colour = (slab->first_colour + index) % ACO_STACK_POOL_COLOURS;
+    char *top = slab->slots + (index + 1) * pool->slot_sz - colour * CACHE_LINE_SZ;
+    return (aco_share_stack_t *)(void *)(top - TOP_SZ);
+}
+
+/* Makes a stack of a cold slot, or of one that is prepared for the first time. */
+static void warm_up(const aco_stack_pool_t *pool, aco_share_stack_t *s)
+{
+    const slab_t *slab = find_slab(pool, s);
+    size_t index = (size_t)((char *)s - slab->slots) / pool->slot_sz;
+    char *slot = slab->slots + index * pool->slot_sz;
+    head_t *head = head_of(s);
+    char *low = slot + pool->guard_sz;
+    aco_share_stack_t *made = aco_share_stack_new_in(low, (size_t)((char *)head - low));
+    aco_assert(made == s);
+    s->guard_page_enabled = pool->guard_sz != 0;
+    s->real_ptr = slot;
+#ifdef ACO_USE_ASAN
+    __lsan_register_root_region(head, sizeof(*head));
+#endif
+}
+
+/* The end of a warm stack; what it lies in is left. */
+static void forget(aco_share_stack_t *s)
+{
+#ifdef ACO_USE_ASAN
+    __lsan_unregister_root_region(head_of(s), sizeof(head_t));
+#endif
+    aco_share_stack_destroy(s);
+}
+
+/* Gives the memory of the warm stack that is idle for the longest time back to the system. A guard
+ * stays: the range begins above it, and MADV_DONTNEED would not remove it. */
+static void give_back(aco_stack_pool_t *pool)
+{
+    aco_share_stack_t *s = pool->idle[pool->cold_ct++];
+    char *low = (char *)s->ptr;
+    char *slot = low - pool->guard_sz;
+    forget(s);
+    madvise(low, (size_t)(slot + pool->slot_sz - low), MADV_DONTNEED);
+    pool->ct_given_back++;
+}
+
+/* ==== Slabs ================================================================================== */
+
+/* Makes room for one more slab, larger where there is room for it. */
+static slab_t *add_slab(aco_stack_pool_t *pool, const char **why)
+{
+    size_t slab_ct = (size_t)(pool->slabs_end - pool->slabs);
+    slab_t *slabs = (slab_t *)realloc(pool->slabs, (slab_ct + 1) * sizeof(*slabs));
+    if (slabs == NULL) {
+        return (slab_t *)refuse(why, "realloc() failed: free some memory first");
+    }
+    pool->slabs = slabs;
+    pool->slabs_end = slabs + slab_ct;
+    size_t ct = pool->stack_ct > FIRST_SLAB_CT ? pool->stack_ct : FIRST_SLAB_CT;
+    for (; ct > 0; ct /= 2) {
+        void *slots = ct > SIZE_MAX / pool->slot_sz ? MAP_FAILED
+                      : mmap(NULL, ct * pool->slot_sz, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+        if (slots != MAP_FAILED) {
+            slab_t *slab = pool->slabs_end++;
+            memset(slab, 0, sizeof(*slab));
+            slab->slots = (char *)slots;
+            slab->first_colour = pool->stack_ct;
+            slab->ct = ct;
+            return slab;
+        }
+    }
+    return (slab_t *)refuse(why, "mmap() of a stack failed: put or free some first, or raise the "
+                            "limit on memory (ulimit -v) or on mappings (vm.max_map_count)");
+}
+
+/* Makes a guard page; returns whether it is there. */
+static int guard(aco_stack_pool_t *pool, char *page, const char **why)
+{
+    size_t sz = pool->guard_sz;
+    if (sz == 0 || (!pool->has_mprotect && madvise(page, sz, MADV_GUARD_INSTALL) == 0)) {
+        return 1;
+    }
+    pool->has_mprotect = 1;
+    return mprotect(page, sz, PROT_NONE) == 0 ||
+           refuse(why, "mprotect() of a guard page failed: it takes two mappings, and the process "
+                  "has as many as vm.max_map_count allows: raise that, use Linux 6.13 or later, "
+                  "where guards take none, or put some stacks first") != NULL;
+}
+
+/* Provides a place in `idle` for each stack. */
+static int make_room(aco_stack_pool_t *pool, const char **why)
+{
+    if (pool->stack_ct < pool->idle_room) {
+        return 1;
+    }
+    size_t room = 2 * pool->idle_room + FIRST_SLAB_CT;
+    void *idle = realloc(pool->idle, room * sizeof(pool->idle[0]));
+    if (idle == NULL) {
+        return refuse(why, "realloc() failed: free some memory first") != NULL;
+    }
+    pool->idle = (aco_share_stack_t **)idle;
+    pool->idle_room = room;
+    return 1;
+}
+
+static slab_t *slab_with_room(aco_stack_pool_t *pool, const char **why)
+{
+    slab_t *end = pool->slabs_end;
+    return end != pool->slabs && end[-1].prepared_ct < end[-1].ct ? end - 1 : add_slab(pool, why);
+}
+
+/* Prepares another slot. */
+static aco_share_stack_t *prepare(aco_stack_pool_t *pool, const char **why)
+{
+    slab_t *slab = make_room(pool, why) ? slab_with_room(pool, why) : NULL;
+    if (slab == NULL || !guard(pool, slab->slots + slab->prepared_sz, why)) {
+        return NULL;
+    }
+    pool->stack_ct++;
+    slab->prepared_sz += pool->slot_sz;
+    return stack_at(pool, slab, slab->prepared_ct++);
+}
+
+static size_t count_idle_in(const aco_stack_pool_t *pool, const slab_t *slab)
+{
+    size_t ct = 0;
+    for (size_t i = 0; i < pool->idle_ct; i++) {
+        ct += (size_t)is_in(slab, pool->idle[i]);
+    }
+    return ct;
+}
+
+/* Unmaps a slab, all of whose stacks are idle. */
+static void unmap(aco_stack_pool_t *pool, slab_t *slab)
+{
+    size_t kept_ct = 0, cold_ct = pool->cold_ct;
+    for (size_t i = 0; i < pool->idle_ct; i++) {
+        aco_share_stack_t *s = pool->idle[i];
+        if (!is_in(slab, s)) {
+            pool->idle[kept_ct++] = s;
+        } else if (i < cold_ct) {
+            pool->cold_ct--;
+        } else {
+            forget(s);
+            pool->ct_given_back++;
+        }
+    }
+    pool->idle_ct = kept_ct;
+    pool->stack_ct -= slab->prepared_ct;
+    munmap(slab->slots, slab->ct * pool->slot_sz);
+    pool->slabs_end--;
+    memmove(slab, slab + 1, (size_t)(pool->slabs_end - slab) * sizeof(*slab));
+}
+
+/* ==== Idleness =============================================================================== */
+
+static size_t most_in_use(const aco_stack_pool_t *pool)
+{
+    /* Where stacks were prepared since the last review, none was idle just then. */
+    size_t since_review = pool->stack_ct - pool->lowest_ct;
+    return since_review > pool->most_in_use ? since_review : pool->most_in_use;
+}
+
+static void begin_period(aco_stack_pool_t *pool, size_t surplus_ct)
+{
+    pool->lowest_ct = pool->idle_ct;
+    pool->surplus_ct = surplus_ct;
+    pool->until_upkeep = surplus_ct != 0 ? 1 : PERIOD_MIN + PERIOD_PER_STACK * pool->stack_ct;
+}
+
+/* At the end of a period, of the warm stacks that were idle throughout, half are surplus, but for
+ * the reserve. Then, while there is a surplus, one of it goes at each put. One that is given back
+ * and taken again costs some 3000 ns: by the length of a period, less than 100 ns a put. */
+static __attribute__((noinline)) void keep_up(aco_stack_pool_t *pool)
+{
+    pool->most_in_use = most_in_use(pool);
+    if (pool->surplus_ct == 0) {
+        size_t kept_ct = pool->cold_ct + RESERVE_CT;
+        begin_period(pool, pool->lowest_ct > kept_ct ? (pool->lowest_ct - kept_ct + 1) / 2 : 0);
+        return;
+    }
+    if (pool->idle_ct > pool->cold_ct) {
+        give_back(pool);
+    }
+    begin_period(pool, pool->surplus_ct - 1);
+}
+
+void aco_stack_pool_trim(aco_stack_pool_t *pool)
+{
+    demand_pool(pool, "aco_stack_pool_trim");
+    lock(pool);
+    pool->most_in_use = most_in_use(pool);
+    for (slab_t *slab = pool->slabs_end; slab != pool->slabs;) {
+        slab--;
+        if (count_idle_in(pool, slab) == slab->prepared_ct) {
+            unmap(pool, slab);
+        }
+    }
+    while (pool->cold_ct < pool->idle_ct) {
+        give_back(pool);
+    }
+    begin_period(pool, 0);
+    unlock(pool);
+}
+
+/* ==== Life of a pool ========================================================================= */
+
+aco_stack_pool_t *aco_stack_pool_try_new(size_t stack_sz, unsigned flags)
+{
+    demand((flags & ~(ACO_STACK_POOL_NO_GUARD | ACO_STACK_POOL_SHARED)) == 0,
+           "aco_stack_pool_new", "there is no such flag: pass 0, or a sum of ACO_STACK_POOL_*");
+    size_t page_sz = (size_t)sysconf(_SC_PAGESIZE);
+    size_t usable_sz = stack_sz == 0 ? STACK_DEFAULT_SZ : stack_sz;
+    usable_sz = usable_sz < STACK_MIN_SZ ? STACK_MIN_SZ : usable_sz;
+    aco_stack_pool_t *pool = NULL;
+    if (usable_sz <= SIZE_MAX / 2) {
+        pool = (aco_stack_pool_t *)calloc(1, sizeof(*pool));
+    }
+    if (pool == NULL) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    pool->stack_sz = usable_sz;
+    pool->guard_sz = flags & ACO_STACK_POOL_NO_GUARD ? 0 : page_sz;
+    /* The protector's word needs room as well. */
+    size_t above_guard_sz = usable_sz + CO_ALIGNMENT + TOP_SZ + COLOURS_SZ;
+    pool->slot_sz = pool->guard_sz + ROUND_UP(above_guard_sz, page_sz);
+    pool->is_shared = (flags & ACO_STACK_POOL_SHARED) != 0;
+    pthread_mutex_init(&pool->lock, NULL);
+    begin_period(pool, 0);
+    return pool;
+}
+
+aco_stack_pool_t *aco_stack_pool_new(size_t stack_sz, unsigned flags)
+{
+    aco_stack_pool_t *pool = aco_stack_pool_try_new(stack_sz, flags);
+    demand(pool != NULL, "aco_stack_pool_new",
+           "out of memory: ask for smaller stacks, or free some memory first");
+    return pool;
+}
+
+void aco_stack_pool_destroy(aco_stack_pool_t *pool)
+{
+    demand_pool(pool, "aco_stack_pool_destroy");
+    demand(pool->idle_ct == pool->stack_ct, "aco_stack_pool_destroy",
+           "a stack of the pool is in use: put it back first");
+    aco_stack_pool_trim(pool);
+    pthread_mutex_destroy(&pool->lock);
+    free(pool->idle);
+    free(pool->slabs);
+    free(pool);
+}
+
+/* ==== Get and put ============================================================================ */
+
+/* Takes the warm stack that was put back last. */
+static inline aco_share_stack_t *pop(aco_stack_pool_t *pool)
+{
+    aco_share_stack_t *s = pool->idle[--pool->idle_ct];
+    if (pool->idle_ct < pool->lowest_ct) {
+        pool->lowest_ct = pool->idle_ct;
+    }
+    pool->ct_get++;
+    head_of(s)->out = s;
+    return s;
+}
+
+/* Provides a warm stack where none is idle; returns whether there is one. */
+static int provide(aco_stack_pool_t *pool, const char **why)
+{
+    if (pool->idle_ct == 0) {
+        aco_share_stack_t *s = prepare(pool, why);
+        if (s == NULL) {
+            return 0;
+        }
+        pool->idle[pool->idle_ct++] = s;
+    }
+    pool->cold_ct = pool->idle_ct - 1;
+    warm_up(pool, pool->idle[pool->cold_ct]);
+    return 1;
+}
+
+/* Where threads must be kept apart, or no warm stack is idle. */
+static __attribute__((noinline)) aco_share_stack_t *take_slowly(aco_stack_pool_t *pool,
+                                                                const char *call)
+{
+    const char *why = NULL;
+    aco_share_stack_t *s = NULL;
+    lock(pool);
+    if (pool->idle_ct > pool->cold_ct || provide(pool, &why)) {
+        s = pop(pool);
+    }
+    unlock(pool);
+    demand(s != NULL || call == NULL, call, why);
+    return s;
+}
+
+/* If there is no stack, fails in the name of `call`, or returns NULL where that is NULL. */
+static inline aco_share_stack_t *take(aco_stack_pool_t *pool, const char *call)
+{
+    if (aco_likely(!pool->is_shared && pool->idle_ct > pool->cold_ct)) {
+        return pop(pool);
+    }
+    return take_slowly(pool, call);
+}
+
+/* The coroutines on it are destroyed, says who calls. */
+static inline void push(aco_stack_pool_t *pool, aco_share_stack_t *s, const char *call)
+{
+    demand(find_slab(pool, s) != NULL && head_of(s)->out == s, call,
+           "no such stack is out: put it once, and into the pool that it was taken from");
+    demand(s->owner == NULL && s->ct_coroutines == 0, call,
+           "a coroutine that was created on the stack still exists: destroy it first");
+    head_of(s)->out = NULL;
+    pool->idle[pool->idle_ct++] = s;
+    if (aco_unlikely(--pool->until_upkeep == 0)) {
+        keep_up(pool);
+    }
+}
+
+static inline void give(aco_stack_pool_t *pool, aco_share_stack_t *s, const char *call)
+{
+    lock(pool);
+    push(pool, s, call);
+    unlock(pool);
+}
+
+aco_share_stack_t *aco_stack_pool_get(aco_stack_pool_t *pool)
+{
+    const char *call = "aco_stack_pool_get";
+    demand_pool(pool, call);
+    return take(pool, call);
+}
+
+aco_share_stack_t *aco_stack_pool_try_get(aco_stack_pool_t *pool)
+{
+    demand_pool(pool, "aco_stack_pool_try_get");
+    return take(pool, NULL);
+}
+
+void aco_stack_pool_put(aco_stack_pool_t *pool, aco_share_stack_t *share_stack)
+{
+    const char *call = "aco_stack_pool_put";
+    demand_pool(pool, call);
+    give(pool, share_stack, call);
+}
+
+/* ==== Coroutines ============================================================================= */
+
+static inline aco_t *create_co(aco_share_stack_t *s, aco_t *main_co, aco_cofuncp_t fp, void *arg)
+{
+    head_t *head = head_of(s);
+    return aco_create_in(head->co, sizeof(head->co), main_co, s, fp, arg);
+}
+
+static inline void demand_main_co(const aco_t *main_co, const char *call)
+{
+    demand(main_co != NULL, call, "main_co is NULL: pass the parent of the new coroutine");
+}
+
+aco_t *aco_stack_pool_create_co(aco_stack_pool_t *pool, aco_t *main_co, aco_cofuncp_t fp, void *arg)
+{
+    const char *call = "aco_stack_pool_create_co";
+    demand_pool(pool, call);
+    demand_main_co(main_co, call);
+    return create_co(take(pool, call), main_co, fp, arg);
+}
+
+aco_t *aco_stack_pool_try_create_co(aco_stack_pool_t *pool, aco_t *main_co, aco_cofuncp_t fp,
+                                    void *arg)
+{
+    const char *call = "aco_stack_pool_try_create_co";
+    demand_pool(pool, call);
+    demand_main_co(main_co, call);
+    aco_share_stack_t *s = take(pool, NULL);
+    return s != NULL ? create_co(s, main_co, fp, arg) : NULL;
+}
+
+void aco_stack_pool_destroy_co(aco_stack_pool_t *pool, aco_t *co)
+{
+    const char *call = "aco_stack_pool_destroy_co";
+    demand_pool(pool, call);
+    demand(co != NULL && co->share_stack != NULL, call,
+           "the coroutine is NULL or a main coroutine: pass one that runs on a stack of the pool");
+    aco_share_stack_t *s = co->share_stack;
+    aco_destroy(co);
+    give(pool, s, call);
+}
+
+/* ==== Statistics ============================================================================= */
+
+void aco_stack_pool_stats(aco_stack_pool_t *pool, aco_stack_pool_stats_t *stats)
+{
+    const char *call = "aco_stack_pool_stats";
+    demand_pool(pool, call);
+    demand(stats != NULL, call, "there is nowhere to write to: pass an aco_stack_pool_stats_t");
+    lock(pool);
+    memset(stats, 0, sizeof(*stats));
+    stats->stack_sz = pool->stack_sz;
+    stats->in_use = pool->stack_ct - pool->idle_ct;
+    stats->most_in_use = most_in_use(pool);
+    stats->idle = pool->idle_ct - pool->cold_ct;
+    stats->ct_get = pool->ct_get;
+    stats->ct_given_back = pool->ct_given_back;
+    stats->ct_slabs = (size_t)(pool->slabs_end - pool->slabs);
+    for (const slab_t *slab = pool->slabs; slab != pool->slabs_end; slab++) {
+        stats->mapped_sz += slab->ct * pool->slot_sz;
+    }
+    stats->has_mprotect = pool->has_mprotect;
+    unlock(pool);
+}

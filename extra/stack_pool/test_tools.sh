@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Sanitizers and memcheck find nothing in a program that uses stack pools in every way: stacks that
+# come back were told to them as they are, and what suspended coroutines hold is no leak.
+
+# shellcheck source=tests/harness.sh
+. tests/harness.sh
+
+SOURCES=(extra/stack_pool/pool_user.c extra/stack_pool/aco_stack_pool.c aco.c acosw.S)
+
+can_build() {
+    echo 'int main(void) { return 0; }' |
+        "$1" -x c - "${@:2}" -o "$TMP/probe" 2>"$TMP/said" && "$TMP/probe" >"$TMP/said" 2>&1
+}
+
+build() {
+    must "$*: the program does not compile" \
+        "$1" -std=gnu99 -g "${C_WARNINGS[@]}" -I. "${@:2}" "${SOURCES[@]}" \
+        -o "$TMP/program" -lpthread
+}
+
+tested=0
+find_compilers gcc clang
+for compiler in "${FOUND[@]}"; do
+    for width in "${WIDTHS[@]}"; do
+        for sanitizer in address,undefined thread; do
+            options=("$width" -O1 "-fsanitize=$sanitizer" -fno-sanitize-recover)
+            can_build "$compiler" "${options[@]}" || continue
+            build "$compiler" "${options[@]}"
+            must "$compiler ${options[*]}: something is found" \
+                env ASAN_OPTIONS=detect_stack_use_after_return=1 "$TMP/program"
+            echo "$compiler ${options[*]}: nothing found"
+            tested=$((tested + 1))
+        done
+    done
+done
+if have valgrind && can_build "${FOUND[0]}" -include valgrind/valgrind.h; then
+    for options in -O0 "-O2 -DACO_CONFIG_STRESS"; do
+        read -r -a words <<<"$options"
+        build "${FOUND[0]}" -gdwarf-4 -DACO_USE_VALGRIND "${words[@]}"
+        must "memcheck $options: something is found" valgrind --error-exitcode=99 \
+            --leak-check=full --errors-for-leak-kinds=definite,indirect,possible "$TMP/program"
+        if grep -A 2 'Warning' "$TMP/said" >&2; then
+            fail "memcheck $options: it does not know the stacks"
+        fi
+        echo "memcheck $options: nothing found"
+        tested=$((tested + 1))
+    done
+fi
+((tested)) || skip "there is neither a sanitizer nor valgrind"
