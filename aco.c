@@ -61,6 +61,8 @@ CHECK(the_switch_finds_base, offsetof(aco_t, base) == ACO_BASE);
 #define CACHE_LINE_SZ 64u                  /* bytes; only speed depends on it */
 #define FAILURE_LINE_SZ 400u               /* bytes, on a coroutine's stack */
 #define RED_ZONE_SZ 128u                   /* bytes below SP that a leaf function may use */
+#define FAKE_STACK_MIN_SZ ((size_t)1 << 16) /* bytes; of the stacks that ASan's limits allow */
+#define FAKE_STACK_MAX_SZ ((size_t)1 << 20) /* bytes */
 #define STRESS_FILL_SZ ((size_t)16 << 10)  /* bytes; as deep as tests go */
 #define STRESS_PATTERN 0xa5
 
@@ -280,6 +282,15 @@ void aco_thread_init(aco_cofuncp_t last_word)
  * tell_abandoned(co)     `co`, which owns its share stack, will never use its frames again
  * tell_destroyed(co)
  */
+#if defined(ACO_USE_ASAN) || defined(ACO_USE_TSAN)
+
+/* Whether the switch to `co` is a call of its entry function. */
+static int starts(const aco_t *co)
+{
+    return co->share_stack != NULL && co->reg[ACO_REG_IDX_SP] == co->share_stack->align_retptr;
+}
+
+#endif
 #if defined(ACO_USE_VALGRIND)
 
 static void tell_stack_new(aco_share_stack_t *s)
@@ -345,6 +356,31 @@ static void forget_frames(const aco_share_stack_t *s, char *sp)
     __asan_unpoison_memory_region(low, (size_t)((char *)s->align_highptr - low));
 }
 
+/* Bytes of the fake stack that ASan makes for a stack of `stack_sz`: a page, flags, and of each of
+ * 11 sizes of frames as much as the stack has, rounded up to a power of two within limits. Not more:
+ * a guard page may follow, which LSan would read. */
+static size_t fake_stack_sz(size_t stack_sz)
+{
+    size_t sz = FAKE_STACK_MIN_SZ;
+    while (sz < stack_sz && sz < FAKE_STACK_MAX_SZ) {
+        sz *= 2;
+    }
+    return 4096 + sz / 32 + 11 * sz;
+}
+
+/* LSan finds the stack that a thread runs on; what a suspended coroutine has elsewhere than on a
+ * share stack, it is told of: a fake stack and, of a main coroutine, the frames. */
+static void tell_roots(const aco_t *co, void (*tell)(const void *, size_t))
+{
+    if (co->sanitizer_state != NULL) {
+        tell(co->sanitizer_state, fake_stack_sz(co->stack_sz));
+    }
+    if (co->sanitizer_sp != NULL) {
+        const char *end = (const char *)co->stack_ptr + co->stack_sz;
+        tell(co->sanitizer_sp, (size_t)(end - (const char *)co->sanitizer_sp));
+    }
+}
+
 /* Not through memcpy(), which ASan watches. */
 aco_attr_no_asan static void copy_unwatched(void *to, const void *from, size_t sz)
 {
@@ -370,6 +406,11 @@ static void tell_created(aco_t *co)
 {
     co->sanitizer_state = NULL;
     co->sanitizer_shadow = NULL;
+    co->sanitizer_sp = NULL;
+    if (co->share_stack != NULL) {
+        co->stack_ptr = co->share_stack->ptr;
+        co->stack_sz = co->share_stack->align_validsz;
+    }
 }
 
 /* The red zones in and around locals travel with the frames. */
@@ -401,23 +442,51 @@ static void tell_acquired(aco_t *co, char *sp)
                        (size_t)(shadow_of(co->share_stack->align_highptr) - low));
     }
     drop_shadow(co);
-    co->stack_ptr = co->share_stack->ptr;
-    co->stack_sz = co->share_stack->align_validsz;
+}
+
+/* ASan frees the fake stack of a fiber only when that leaves for the last time. */
+aco_attr_no_asan static void drop_fake_stack(aco_t *co)
+{
+    void *mine;
+    const void *stack_ptr;
+    size_t stack_sz;
+    if (co->sanitizer_state == NULL) {
+        return;
+    }
+    tell_roots(co, __lsan_unregister_root_region);
+    __sanitizer_start_switch_fiber(&mine, co->stack_ptr, co->stack_sz);
+    __sanitizer_finish_switch_fiber(co->sanitizer_state, &stack_ptr, &stack_sz);
+    __sanitizer_start_switch_fiber(NULL, stack_ptr, stack_sz);
+    __sanitizer_finish_switch_fiber(mine, NULL, NULL);
+    co->sanitizer_state = NULL;
+}
+
+/* A coroutine that starts, perhaps again: what it left is nobody's. */
+static void tell_started(aco_t *co)
+{
+    forget_frames(co->share_stack, (char *)co->share_stack->align_retptr);
+    drop_fake_stack(co);
 }
 
 /* To ASan the switch is over before the stack pointer moves: what is in between is no business of
  * its, and a coroutine that starts could not tell it. */
 aco_attr_no_asan void aco_tell_switch(aco_t *from, aco_t *to)
 {
+    char *sp = (char *)__builtin_frame_address(0);
     if (from->is_end) {
-        forget_frames(from->share_stack, (char *)__builtin_frame_address(0));
+        forget_frames(from->share_stack, sp);
     }
-    if (to->share_stack != NULL && to->reg[ACO_REG_IDX_SP] == to->share_stack->align_retptr) {
-        forget_frames(to->share_stack, (char *)to->share_stack->align_retptr);
+    if (starts(to)) {
+        tell_started(to);
     }
-    __sanitizer_start_switch_fiber(&from->sanitizer_state, to->stack_ptr, to->stack_sz);
+    __sanitizer_start_switch_fiber(from->is_end ? NULL : &from->sanitizer_state, to->stack_ptr,
+                                   to->stack_sz);
     __sanitizer_finish_switch_fiber(to->sanitizer_state, &from->stack_ptr, &from->stack_sz);
-    to->sanitizer_state = NULL;
+    /* acosw() is yet to push registers. */
+    from->sanitizer_sp = from->main_co == NULL ? sp - RED_ZONE_SZ : NULL;
+    tell_roots(from, __lsan_register_root_region);
+    tell_roots(to, __lsan_unregister_root_region);
+    to->sanitizer_state = to->sanitizer_sp = NULL;
 }
 
 static void tell_abandoned(aco_t *co)
@@ -425,19 +494,10 @@ static void tell_abandoned(aco_t *co)
     forget_frames(co->share_stack, (char *)co->reg[ACO_REG_IDX_SP]);
 }
 
-/* ASan frees the fake stack of a fiber only when that leaves for the last time. */
-aco_attr_no_asan static void tell_destroyed(aco_t *co)
+static void tell_destroyed(aco_t *co)
 {
     drop_shadow(co);
-    if (co->sanitizer_state != NULL) {
-        void *mine;
-        const void *stack_ptr;
-        size_t stack_sz;
-        __sanitizer_start_switch_fiber(&mine, co->stack_ptr, co->stack_sz);
-        __sanitizer_finish_switch_fiber(co->sanitizer_state, &stack_ptr, &stack_sz);
-        __sanitizer_start_switch_fiber(NULL, stack_ptr, stack_sz);
-        __sanitizer_finish_switch_fiber(mine, NULL, NULL);
-    }
+    drop_fake_stack(co);
 }
 
 #else
@@ -456,19 +516,23 @@ static void tell_created(aco_t *co)
     co->sanitizer_state = co->main_co == NULL ? __tsan_get_current_fiber() : NULL;
 }
 
-static void tell_acquired(aco_t *co, char *sp)
-{
-    (void)sp;
-    if (co->sanitizer_state == NULL) {
-        co->sanitizer_state = __tsan_create_fiber(0);
-    }
-}
+#define tell_acquired(co, sp) ((void)0)
 
 static void tell_destroyed(aco_t *co)
 {
     if (co->main_co != NULL && co->sanitizer_state != NULL) {
         __tsan_destroy_fiber(co->sanitizer_state);
     }
+}
+
+/* One that starts, perhaps again, gets a new fiber: the old one's calls would never return. */
+void *aco_fiber_of(aco_t *co)
+{
+    if (co->sanitizer_state == NULL || starts(co)) {
+        tell_destroyed(co);
+        co->sanitizer_state = __tsan_create_fiber(0);
+    }
+    return co->sanitizer_state;
 }
 
 #else
@@ -728,8 +792,8 @@ static void take_from_list(aco_t *co)
 #endif
 
 /* What aco_create() can know to be wrong. */
-static void check_create(const aco_t *main_co, const aco_share_stack_t *share_stack,
-                         size_t save_stack_sz, aco_cofuncp_t fp, const void *arg)
+static inline void check_create(const aco_t *main_co, const aco_share_stack_t *share_stack,
+                                size_t save_stack_sz, aco_cofuncp_t fp, const void *arg)
 {
     const char *call = "aco_create";
     demand(aco_thread.is_ready, call, NULL,
@@ -857,7 +921,7 @@ void aco_destroy(aco_t *co)
             aco_gtls_co = NULL;
         }
     } else {
-        demand(!is_running(co), call, co,
+        demand(co->is_end || !is_running(co), call, co,
                "the coroutine is running, or waits for one it resumed: let another one destroy it");
         give_up_stack(co);
         /* A copy of an aco_t may have been destroyed as well. */

@@ -419,6 +419,7 @@ struct aco_s {
     void *sanitizer_shadow; /* ASan's shadow bytes of the frames that are saved out */
     const void *stack_ptr;  /* lowest byte of the stack it runs on */
     size_t stack_sz;        /* its bytes */
+    void *sanitizer_sp;     /* of a suspended main coroutine: no frame lies below; else NULL */
 #endif
 #ifdef ACO_CONFIG_LIST
     aco_t *list_next;  /* the next older coroutine of its thread */
@@ -663,7 +664,8 @@ void aco_tell_switch(aco_t *from, aco_t *to);
 #define ACO_TELL_SWITCH(from, to) aco_tell_switch(from, to)
 #elif defined(ACO_USE_TSAN)
 void __tsan_switch_to_fiber(void *fiber, unsigned flags);
-#define ACO_TELL_SWITCH(from, to) __tsan_switch_to_fiber((to)->sanitizer_state, 0)
+void *aco_fiber_of(aco_t *co);
+#define ACO_TELL_SWITCH(from, to) __tsan_switch_to_fiber(aco_fiber_of(to), 0)
 #else
 #define ACO_TELL_SWITCH(from, to) ((void)0)
 #endif

@@ -76,6 +76,20 @@ run_to_death() {
     { (ulimit -c 0 && exec "$@") 2>"$TMP/said" || STATUS=$?; } 2>/dev/null
 }
 
+# What a program with a sanitizer is run by: older ones die of the random addresses of newer
+# kernels, and may hang when they meet a fault of their own.
+SANITIZED=(timeout 100)
+if setarch -R true 2>/dev/null; then
+    SANITIZED+=(setarch -R)
+fi
+
+# Whether programs can be made by this command, and such programs run.
+can_run() {
+    echo 'int main(void) { return 0; }' >"$TMP/empty.c"
+    "$@" "$TMP/empty.c" -o "$TMP/empty" 2>/dev/null &&
+        "${SANITIZED[@]}" "$TMP/empty" >"$TMP/said" 2>&1
+}
+
 # The compilers of the given names that there are, in the array FOUND.
 find_compilers() {
     local name

@@ -55,6 +55,9 @@ static void runs_from_the_copy(void **state)
     assert_int_equal(co->is_end, 0);
     assert_int_equal(live_sz(co), 0);
     aco_destroy(co);
+    if (copy->blocks & ACO_BLOCK_SAVE_STACK) {
+        free(copy->save_stack.ptr);
+    }
     free(copy);
 }
 

@@ -92,6 +92,7 @@ static void resume_inline(aco_t *co)
 static void acosw_by_hand(aco_t *co)
 {
     aco_gtls_co = co;
+    ACO_TELL_SWITCH(co->main_co, co);
     acosw(co->main_co, co);
     aco_gtls_co = co->main_co;
 }

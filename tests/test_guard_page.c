@@ -120,6 +120,7 @@ static void resume_both(void *arg)
 static void check_overrun(const instance_t *in, size_t save_stack_sz)
 {
     aco_share_stack_t *stack = aco_share_stack_new2(16 * DECLARED_SZ, 0);
+    const aco_share_stack_t as_made = *stack;
     size_t excess = stack->sz - DECLARED_SZ;
     stack->ptr = (char *)stack->ptr + excess;
     stack->sz -= excess;
@@ -131,6 +132,7 @@ static void check_overrun(const instance_t *in, size_t save_stack_sz)
     assert_names_ptr(line, cos[0]);
     aco_destroy(cos[0]);
     aco_destroy(cos[1]);
+    *stack = as_made;
     aco_share_stack_destroy(stack);
 }
 

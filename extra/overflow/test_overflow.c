@@ -145,7 +145,7 @@ static void check_recursion(const aco_t *co, const char *text)
 
 static void a_standalone_coroutine_that_overflows_is_reported(void **state)
 {
-    static const size_t sizes[] = {0, 16384, 50000, (size_t)1 << 20};
+    static const size_t sizes[] = {0, 32768, 50000, (size_t)1 << 20};
     const instance_t *in = (const instance_t *)*state;
     for (size_t i = 0; i < ARRAY_SZ(sizes); i++) {
         aco_share_stack_t *stack = aco_share_stack_new(sizes[i]);

@@ -45,7 +45,7 @@
 
 #define STACK_DEFAULT_SZ ((size_t)128 << 10) /* bytes */
 #define STACK_MIN_SZ ((size_t)4096)          /* bytes */
-#define FIRST_SLAB_CT 16u                    /* stacks */
+#define FIRST_SLAB_CT 64u                    /* stacks */
 #define PERIOD_MIN 1024u                     /* puts from one look at what is idle to the next */
 #define PERIOD_PER_STACK 16u                 /* puts more for each stack */
 #define RESERVE_CT 64u                       /* idle stacks that only aco_stack_pool_trim() takes */

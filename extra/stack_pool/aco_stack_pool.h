@@ -23,7 +23,7 @@ extern "C" {
 /*
  * How it works
  *   Growth     Stacks are parts of slabs. A slab is one mapping, made when no stack is idle, for
- *              as many stacks as there are already (16 at first, fewer where memory is short), so
+ *              as many stacks as there are already (64 at first, fewer where memory is short), so
  *              there are few. A part is prepared when it is first given out, and takes memory as
  *              it is touched.
  *   Guards     Below each stack is a page that faults. On Linux 6.13 and later MADV_GUARD_INSTALL

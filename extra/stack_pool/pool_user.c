@@ -9,7 +9,7 @@
 #include <pthread.h>
 
 #define CT 40
-#define ROUNDS 4
+#define ROUNDS 2
 #define STACK_SZ ((size_t)64 << 10)
 #define BLOCK_SZ 100
 #define DEPTH 10
@@ -101,7 +101,7 @@ static void *use(void *arg)
     for (size_t round = 0; round < ROUNDS; round++) {
         die_young(pool, main_co);
         live_and_die(pool, main_co);
-        if (round % 2) {
+        if (round == 0) {
             aco_stack_pool_trim(pool);
         }
     }

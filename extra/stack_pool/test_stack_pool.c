@@ -423,7 +423,7 @@ static void a_pool_goes_on_after_all_of_it_was_unmapped(void **state)
 /* All but one stack of each of two slabs are cold; then that of the second is put. */
 static void trim_unmaps_cold_stacks_with_their_slab(void **state)
 {
-    enum { FIRST = 16, CT = 2 * FIRST };
+    enum { FIRST = 64, CT = 2 * FIRST };
     (void)state;
     aco_stack_pool_t *pool = aco_stack_pool_new(5000, 0);
     aco_share_stack_t **all = get_many(pool, CT);
@@ -751,7 +751,7 @@ static void each_allocation_may_fail_and_succeed_later(void **state)
     assert_null(aco_stack_pool_try_new(5000, 0));
     assert_int_equal(errno, ENOMEM);
     aco_stack_pool_t *pool = aco_stack_pool_new(5000, 0);
-    aco_share_stack_t *all[40];
+    aco_share_stack_t *all[200];
     size_t refusal_ct = 0;
     expect_abort(get_with_refusal, pool, "aco_stack_pool_get", "realloc() failed");
     for (size_t i = 0; i < ARRAY_SZ(all); i++) {
