@@ -953,6 +953,13 @@ aco_status_t aco_status(const aco_t *co)
                : ACO_STATUS_SUSPENDED;
 }
 
+int aco_on_own_stack(const void *ptr)
+{
+    const aco_t *co = aco_gtls_co;
+    const aco_share_stack_t *s = co != NULL ? co->share_stack : NULL;
+    return s != NULL && (uintptr_t)ptr - (uintptr_t)s->ptr < s->sz;
+}
+
 /* ==== Resume ================================================================================= */
 
 static const aco_t *root_of(const aco_t *co)

@@ -598,6 +598,15 @@ typedef enum {
 } aco_status_t;
 aco_status_t aco_status(const aco_t *co);
 
+/*
+ * Whether `ptr` points into the share stack that the caller runs on; 0 on the thread's own stack.
+ * For debug checks of what somebody keeps while the caller is suspended, be it the kernel or
+ * another coroutine: what a copying coroutine has there is then elsewhere, and other frames in its
+ * place. A standalone one may let its own be kept. Any pointer will do, it is not followed. (Where
+ * AddressSanitizer detects use after return, locals are on no stack, and stay where they are: 0.)
+ */
+int aco_on_own_stack(const void *ptr);
+
 /* ==== Assertions ============================================================================= */
 
 /* Active in every build: on failure, a line on stderr with the place, then abort(). */

@@ -80,6 +80,9 @@ aco_t *use_questions(void)
     if (status == ACO_STATUS_INIT || status == ACO_STATUS_END) {
         return NULL;
     }
+    if (aco_on_own_stack(&status)) {
+        return NULL;
+    }
     return aco_is_main_co(co) || aco_get_arg() == NULL ? aco_co() : aco_gtls_co;
 }
 

@@ -22,6 +22,7 @@ static const char *const names[] = {
     "aco_status",                "acosw",                     "aco_set_waker",
     "aco_wake",                  "aco_save_fpucw_mxcsr",      "aco_funcp_protector",
     "aco_funcp_protector_asm",   "aco_gtls_co",               "aco_assert_failed",
+    "aco_on_own_stack",
 };
 
 static void *library;
