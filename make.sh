@@ -95,6 +95,7 @@ find_missing() {
 # Tools without which some tests are skipped, and the benchmark runs with another allocator.
 find_missing_tools() {
     [[ -n $(find_tcmalloc) ]] || MISSING+=("google-perftools|for the benchmark under tcmalloc|")
+    command -v make > /dev/null || MISSING+=("make|for the test of the example to copy|")
     command -v gdb > /dev/null || MISSING+=("gdb|for the tests of backtraces|")
     command -v clang > /dev/null || MISSING+=("clang|for the tests with a second compiler|")
     printf 'int main(void) { return 0; }\n' |

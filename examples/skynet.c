@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// Skynet: a coroutine makes ten others, each of them ten more, up to a million leaves.
+// Shows nesting, where a parent resumes its children and reads what they found, and a stack pool.
+// build: extra/stack_pool/aco_stack_pool.c
 /*
- * Skynet: a coroutine makes ten others, each of them ten more, until there are a million leaves.
- * Every leaf has a number, every other one adds up what its children found. They are nested: a
- * parent resumes its children, and reads their sums from what it gave them as argument. 1,111,111
- * coroutines come and go on the stacks of one pool, of which 61 are in use at most. Relies on aco
- * and extra/stack_pool.
- *
- *   gcc -O2 -I. examples/skynet.c extra/stack_pool/aco_stack_pool.c aco.c acosw.S -o skynet
+ * Every leaf has a number, every other one adds up what its children found. 1,111,111 coroutines
+ * come and go on the stacks of one pool, of which 61 are in use at most.
  */
 #include "extra/stack_pool/aco_stack_pool.h"
 

@@ -110,3 +110,26 @@ need_libraries() {
         fail "no libaco.a and libaco.so in $OUTPUT: build them first"
     fi
 }
+
+# build_example EXAMPLE WIDTH PROGRAM OPTION...: compiles an example, with the library and what its
+# lines "// build: ..." name. Objects are kept in $TMP for the next one of the same kind.
+build_example() {
+    local example=$1 width=$2 program=$3 more word options=("${@:4}") sources=() object
+    read -r -a more < <(sed -n 's,^// build: ,,p' "$example" | tr '\n' ' ' && echo)
+    for word in "${more[@]}"; do
+        [[ $word != -* ]] || options+=("$word")
+    done
+    for word in aco.c acosw.S "${more[@]}"; do
+        [[ $word != -* ]] || continue
+        object=$TMP/${word##*/}${CC##*/}$width${options[*]}.o
+        sources+=("$object")
+        [ -e "$object" ] || must "$width ${options[*]}: $word does not compile" \
+            "$CC" "$width" -O2 "${C_WARNINGS[@]}" "${options[@]}" -I. -c "$word" -o "$object"
+    done
+    case $example in
+    *.cc) must "$width: $example does not compile" "$CXX" "$width" -std=c++11 -O2 "${WARNINGS[@]}" \
+        "${options[@]}" -I. "$example" "${sources[@]}" -o "$program" ;;
+    *) must "$width: $example does not compile" "$CC" "$width" -std=gnu99 -O2 "${C_WARNINGS[@]}" \
+        "${options[@]}" -I. "$example" "${sources[@]}" -o "$program" -lpthread ;;
+    esac
+}

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Each example compiles without a warning and prints what its comment says: the lines that stand
-# there with an indent of five, from "It prints:" to the end of the comment. One that prints times
-# has a test of its own, by its name.
+# Each example says in the first line of its comment what it is, is in the list of
+# examples/README.md, compiles without a warning and prints what its comment says: the lines that
+# stand there with an indent of five, from "It prints:" to the end of the comment. One that prints
+# times and the like has a test of its own, which names it.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -13,25 +14,25 @@ expected() {
     awk '/prints:$/ { inside = 1; next } /^ \*\// { exit } inside && sub(/^ \*     /, "")' "$1"
 }
 
+# check_words EXAMPLE NAME: its first words, as in "// A generator: a recursive walk ...".
+check_words() {
+    [[ $(sed -n 2p "$1") =~ ^'// '[A-Z][^:]*': '[a-z] ]] ||
+        fail "$1: its first line is not of the form '// A thing: what it does.'"
+    [[ $(grep -c '^// Shows ' "$1") == 1 ]] || fail "$1: it does not say what it shows"
+    [[ $(<examples/README.md) == *"\`$2\`"* ]] || fail "$2 is not in examples/README.md"
+}
+
 # check EXAMPLE WIDTH
 check() {
-    local example=$1 width=$2 more sources=() object
-    read -r -a more < <(sed -n 's,^// build: ,,p' "$example" && echo)
-    for object in aco.c acosw.S "${more[@]}"; do
-        sources+=("$TMP/${object##*/}$width.o")
-        [ -e "${sources[-1]}" ] || must "$width: $object does not compile" \
-            "$CC" "$width" -O2 "${C_WARNINGS[@]}" -I. -c "$object" -o "${sources[-1]}"
-    done
-    case $example in
-    *.cc) must "$width: $example does not compile" "$CXX" "$width" -std=c++11 -O2 "${WARNINGS[@]}" \
-        -I. "$example" "${sources[@]}" -o "$TMP/program" ;;
-    *) must "$width: $example does not compile" "$CC" "$width" -std=gnu99 -O2 "${C_WARNINGS[@]}" \
-        -I. "$example" "${sources[@]}" -o "$TMP/program" -lpthread ;;
-    esac
-    must "$width: $example fails" "$TMP/program"
-    diff <(expected "$example") "$TMP/said" >&2 ||
-        fail "$width: $example prints something else than it says"
-    echo "$width: $example prints what it says"
+    build_example "$1" "$2" "$TMP/program"
+    must "$2: $1 fails" "$TMP/program"
+    diff <(expected "$1") "$TMP/said" >&2 || fail "$2: $1 prints something else than it says"
+    echo "$2: $1 prints what it says"
+}
+
+# The test that names example $1.
+own_test() {
+    grep -lF -e "$1" {tests,tests/*,extra/*,examples/*}/test_*.sh 2>/dev/null || true
 }
 
 can_compile_cxx() {
@@ -41,12 +42,13 @@ can_compile_cxx() {
 shopt -s nullglob
 examples=(examples/*.c examples/*.cc)
 [ ${#examples[@]} -gt 0 ] || skip "there are no examples"
+check_words examples/copy_into_your_project/hello.c copy_into_your_project/
 for example in "${examples[@]}"; do
+    check_words "$example" "${example##*/}"
     if [ -z "$(expected "$example")" ]; then
-        name=$(basename "${example%.*}")
-        own=({tests,extra/*}/test_"$name".sh)
-        [ ${#own[@]} -gt 0 ] || fail "$example does not say what it prints, and has no test"
-        echo "$example: see ${own[0]}"
+        own=$(own_test "$example")
+        [ -n "$own" ] || fail "$example does not say what it prints, and has no test"
+        echo "$example: see ${own//$'\n'/ }"
         continue
     fi
     for width in "${WIDTHS[@]}"; do
@@ -57,3 +59,12 @@ for example in "${examples[@]}"; do
         fi
     done
 done
+
+# The command of the list, where it may leave what it makes.
+mkdir "$TMP/tree"
+cp -r aco.h aco.c acosw.S examples extra "$TMP/tree"
+awk '/^```sh/ { inside = 1; next } /^```/ { inside = 0 } inside' examples/README.md >"$TMP/tree/command"
+must "the command of examples/README.md fails" env -C "$TMP/tree" bash -euo pipefail command
+diff <(expected examples/generator.c) <("$TMP/tree/generator") >&2 ||
+    fail "examples/README.md: its command makes something else than the generator"
+echo "examples/README.md: its command makes the generator"
