@@ -3,7 +3,7 @@
  * The plain shape of a copying coroutine library, to measure against: a switch that is a function
  * and saves every callee-saved register, called from a resume that is a function too; an object
  * and a save stack in two allocations; memcpy() for every copy. x86-64, shared control words, none
- * of the checks. Just enough of the names of aco.h that figures.c compiles with either.
+ * of the checks. Just enough of the names of aco.h that aco.c compiles with either.
  */
 #ifndef PLAIN_H
 #define PLAIN_H
@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 typedef struct plain_stack plain_stack_t;
 typedef struct plain {

@@ -1,0 +1,452 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measures aco beside its peers: builds them, runs each workload of each peer in fresh processes on
+one core, in turn, and keeps what they said; then has tables and charts made of it.
+
+A measurement is a record, one line of JSON in measured.jsonl: so a run can be resumed, single peers
+measured again, and everything drawn again without measuring."""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import report
+from plan import ROOT, WORKLOADS, Peer, Workload, find_peers
+
+OUTPUT = ROOT / "output" / "bench"
+PROGRAMS = OUTPUT / "programs"
+TOOLS = ("python3-matplotlib", "valgrind", "time", "util-linux")  # Debian packages
+ABSENT = 77  # exit status: the peer has no such workload
+CALLGRIND_BASE_N = 1000
+CHECK_COUNT = 100  # coroutines at most with --check
+
+
+class Mode:
+    """How much is measured."""
+
+    def __init__(self, name: str, rounds: int, target_s: float, pair_s: float, limit_s: float,
+                 process_s: float) -> None:
+        self.name = name
+        self.rounds = rounds
+        self.target_s = target_s  # of one measurement
+        self.pair_s = pair_s  # of all measurements of one workload of one peer: then no more rounds
+        self.limit_s = limit_s  # of the whole run: then no more measurements
+        self.process_s = process_s  # of a process: then it is killed
+
+
+FULL = Mode("full", 5, 0.25, 20, 2280, 120)
+QUICK = Mode("quick", 3, 0.03, 2, 160, 20)
+CHECK = Mode("check", 0, 0, 0, 600, 20)
+
+
+# ==== What is needed ==============================================================================
+
+
+def installed_version(package: str) -> str:
+    """Of a Debian package; "" if it is not installed."""
+    query = subprocess.run(["dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}", package],
+                           capture_output=True, text=True, check=False)
+    status, _, version = query.stdout.partition(" ")
+    return version if status == "installed" else ""
+
+
+def missing_packages(packages: set[str]) -> list[str]:
+    return sorted(package for package in packages if not installed_version(package))
+
+
+def install(packages: list[str]) -> None:
+    root = [] if os.geteuid() == 0 else ["sudo"]
+    # The lists of packages may come in part; what is there may do.
+    subprocess.run([*root, "apt-get", "update", "-qq"], check=False)
+    for package in packages:
+        subprocess.run([*root, "apt-get", "install", "-y", "-qq", "--no-install-recommends",
+                        "-o", "DPkg::Lock::Timeout=300", package], check=False)
+
+
+# ==== Building ====================================================================================
+
+
+def newest_change(peer: Peer) -> float:
+    """When something that the peer's programs are made of was last changed."""
+    files = [peer.source]
+    if peer.source.is_dir():
+        files = [path for path in peer.source.rglob("*") if path.is_file()]
+    elif peer.source.suffix in (".c", ".cc"):
+        files += peer.source.parent.glob("*.[ch]")
+        files += [*ROOT.glob("aco*"), *ROOT.glob("extra/*/*.[ch]")]
+    return max(path.stat().st_mtime for path in files)
+
+
+def build(peer: Peer) -> str:
+    """Makes the peer's program if it is not there already; returns "" or why there is none."""
+    program = PROGRAMS / peer.slug
+    command = PROGRAMS / (peer.slug + ".command")
+    is_made = program.exists() and command.exists() and command.read_text() == peer.build
+    if is_made and program.stat().st_mtime > newest_change(peer):
+        return ""
+    missing = missing_packages(set(peer.needs))
+    if missing:
+        return f"needs {' '.join(missing)}: bench/run.sh -i installs it"
+    program.unlink(missing_ok=True)
+    variables = {"OUT": str(program), "SRC": str(peer.source)}
+    environment = {"CC": "gcc", "CXX": "g++", **os.environ, **variables}
+    made = subprocess.run(["bash", "-c", peer.build], cwd=ROOT, env=environment, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+                          stdin=subprocess.DEVNULL)
+    (PROGRAMS / (peer.slug + ".log")).write_text(made.stdout)
+    if made.returncode != 0 or not program.exists():
+        said = [line for line in made.stdout.splitlines() if "error" in line.lower()]
+        return f"does not build: {(said or ['no reason given'])[0].strip()}"
+    program.chmod(0o755)
+    command.write_text(peer.build)
+    return ""
+
+
+def build_all(peers: list[Peer]) -> dict[str, str]:
+    """Why each peer can't be measured, by slug; "" for those that can."""
+    PROGRAMS.mkdir(parents=True, exist_ok=True)
+    print(f"building {len(peers)} programs ...", file=sys.stderr)
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        reasons = list(pool.map(build, peers))
+    for peer, reason in zip(peers, reasons):
+        if reason:
+            print(f"{peer.title}: not measured: {reason}", file=sys.stderr)
+    return {peer.slug: reason for peer, reason in zip(peers, reasons)}
+
+
+# ==== One process =================================================================================
+
+
+def run_program(command: list[str], limit_s: float) -> dict:
+    """Runs a program pinned to the last core; returns how it ended and what it told. Its peak of
+    memory is taken by time(1), in whose shadow this process's own memory does not count."""
+    usage = OUTPUT / "usage"
+    core = max(os.sched_getaffinity(0))
+    timed = ["taskset", "-c", str(core), "/usr/bin/time", "-q", "-f", "%M", "-o", str(usage)]
+    start = time.monotonic()
+    process = subprocess.Popen(timed + command, text=True, stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               start_new_session=True, cwd=ROOT)
+    try:
+        said, words = process.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, 9)
+        process.communicate()
+        return {"status": "failed", "words": f"takes more than {limit_s:.0f} s",
+                "wall_s": limit_s}
+    wall_s = time.monotonic() - start
+    if process.returncode != 0:
+        status = "absent" if process.returncode == ABSENT else "failed"
+        last = words.strip().splitlines()[-1:] or [f"exit status {process.returncode}"]
+        return {"status": status, "words": last[0], "wall_s": wall_s}
+    metrics = {}
+    for line in said.splitlines():
+        name, value = line.split()
+        metrics[name] = float(value)
+    metrics["peak_mib"] = int(usage.read_text()) / 1024
+    return {"status": "ok", "metrics": metrics, "wall_s": wall_s, "words": words}
+
+
+def count_instructions(command: list[str], n: int, limit_s: float) -> dict:
+    """Of one operation: what callgrind counts for `n` more of them, by how many they are."""
+    counts = []
+    wall_s = 0.0
+    for ct in (CALLGRIND_BASE_N, CALLGRIND_BASE_N + n):
+        result = run_program(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null",
+                              *command, str(ct)], limit_s)
+        wall_s += result["wall_s"]
+        if result["status"] != "ok":
+            return {**result, "wall_s": wall_s}
+        counts.append(int(re.findall(r"Collected : (\d+)", result["words"])[0]))
+    return {"status": "ok", "metrics": {"instructions": (counts[1] - counts[0]) / n},
+            "wall_s": wall_s, "words": ""}
+
+
+def available_gib() -> float:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) / 2**20
+    return 0
+
+
+# ==== All of them =================================================================================
+
+
+class Pair:
+    """One workload of one peer."""
+
+    def __init__(self, workload: Workload, peer: Peer, why_not: str) -> None:
+        self.workload = workload
+        self.peer = peer
+        self.n = 0  # not known yet
+        self.count = workload.count
+        self.round_s = 0.0  # expected of its next round
+        self.spent_s = 0.0
+        self.is_open = not why_not
+
+    def arguments(self) -> list[str]:
+        return self.workload.arguments.format(n=self.n, count=self.count).split()
+
+    def key(self, round_number: int) -> tuple[str, str, int]:
+        return (self.peer.slug, self.workload.name, round_number)
+
+
+class Run:
+    def __init__(self, mode: Mode, records: dict, store: Path) -> None:
+        self.mode = mode
+        self.records = records  # by key
+        self.store = store
+        self.start = time.monotonic()
+        self.shown = 0.0
+
+    def keep(self, pair: Pair, round_number: int, result: dict) -> None:
+        record = {"peer": pair.peer.slug, "workload": pair.workload.name, "round": round_number,
+                  "n": pair.n, "arguments": " ".join(pair.arguments()), **result}
+        self.records[pair.key(round_number)] = record
+        with self.store.open("a") as lines:
+            lines.write(json.dumps(record) + "\n")
+
+    def is_late(self) -> bool:
+        return time.monotonic() - self.start > self.mode.limit_s
+
+    def measure(self, pair: Pair, round_number: int) -> dict:
+        """A record that is there already is not measured again."""
+        known = self.records.get(pair.key(round_number))
+        if known:
+            pair.n = known["n"]
+            return known
+        workload = pair.workload
+        command = [str(PROGRAMS / pair.peer.slug)]
+        limit_s = min(self.mode.process_s,
+                      max(1.0, self.start + self.mode.limit_s - time.monotonic() + 10))
+        if workload.is_counted:
+            command += pair.arguments()[:-1]
+            result = count_instructions(command, pair.n, limit_s)
+        else:
+            result = run_program(command + pair.arguments(), limit_s)
+        self.keep(pair, round_number, result)
+        return result
+
+    def show(self, what: str, left_s: float) -> None:
+        now = time.monotonic()
+        is_terminal = sys.stderr.isatty()
+        if now - self.shown > (0.2 if is_terminal else 20):
+            self.shown = now
+            line = f"{int(left_s) // 60}:{int(left_s) % 60:02d} left, {what}"
+            print(f"\r{line:<90.90}" if is_terminal else line,
+                  end="" if is_terminal else "\n", file=sys.stderr, flush=True)
+
+    # ---- Probes: whether there is such a workload, and how much of it is enough ----
+
+    def probe(self, pair: Pair) -> None:
+        workload = pair.workload
+        pair.n = workload.probe_n
+        result = self.measure(pair, 0)
+        if result["status"] != "ok":
+            pair.is_open = False
+            return
+        if workload.is_counted:
+            pair.n = workload.fixed_n
+            pair.round_s = result["wall_s"]
+            return
+        value = result["metrics"][workload.metric]
+        if workload.fixed_n:
+            quick_n = workload.quick_n if self.mode is QUICK else 0
+            pair.n = quick_n or workload.fixed_n
+            pair.round_s = result["wall_s"] * max(1.0, pair.n / workload.probe_n / 10)
+            if workload.metric == "ms":
+                pair.round_s = value / 1e3 * pair.n / workload.probe_n
+        else:
+            one_s = max(value, 0.1) / 1e9 * workload.count
+            pair.n = max(1, int(self.mode.target_s / one_s))
+            pair.round_s = result["wall_s"] + pair.n * one_s
+
+    def probe_all(self, pairs: list[Pair]) -> None:
+        for i, pair in enumerate(pairs):
+            if pair.is_open and not self.is_late():
+                self.show(f"probing {i + 1} of {len(pairs)}: {pair.peer.title}, "
+                          f"{pair.workload.name}", self.mode.limit_s)
+                self.probe(pair)
+        if self.mode is QUICK:
+            for pair in pairs:
+                if pair.is_open and pair.round_s > self.mode.pair_s:
+                    pair.is_open = False
+                    self.keep(pair, 1, {"status": "skipped", "words": "too long for --quick",
+                                        "wall_s": 0})
+
+    # ---- Rounds ----
+
+    def left_s(self, pairs: list[Pair], round_number: int, index: int) -> float:
+        rounds_left = self.mode.rounds - round_number
+        left = 0.0
+        for i, pair in enumerate(pairs):
+            if pair.is_open:
+                rounds = rounds_left + (1 if i >= index else 0)
+                most = max(0.0, self.mode.pair_s - pair.spent_s) + pair.round_s
+                left += min(rounds * pair.round_s, most)
+        return min(left, self.mode.limit_s - (time.monotonic() - self.start))
+
+    def rounds(self, pairs: list[Pair]) -> None:
+        for round_number in range(1, self.mode.rounds + 1):
+            for i, pair in enumerate(pairs):
+                if not pair.is_open or self.is_late():
+                    continue
+                self.show(f"round {round_number} of {self.mode.rounds}: {pair.peer.title}, "
+                          f"{pair.workload.name}", self.left_s(pairs, round_number, i))
+                if self.mode is not QUICK and pair.workload.gib > available_gib():
+                    words = f"needs {pair.workload.gib:.0f} GiB of memory that is not in use"
+                    result = {"status": "skipped", "words": words, "wall_s": 0}
+                    self.keep(pair, round_number, result)
+                else:
+                    result = self.measure(pair, round_number)
+                pair.round_s = result["wall_s"]
+                pair.spent_s += result["wall_s"]
+                if result["status"] != "ok" or pair.spent_s > self.mode.pair_s or \
+                        pair.workload.is_counted:
+                    pair.is_open = False
+
+
+# ==== The machine =================================================================================
+
+
+def first_line(*command: str) -> str:
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    except FileNotFoundError:
+        return ""
+    return (said.stdout.splitlines() or [""])[0].strip()
+
+
+def describe_machine(peers: list[Peer]) -> dict[str, str]:
+    cpu = re.search(r"Model name:\s*(.*)",
+                    subprocess.run(["lscpu"], capture_output=True, text=True, check=True).stdout)
+    gib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+    packages = sorted({package for peer in peers for package in peer.needs})
+    versions = [f"{package} {installed_version(package)}" for package in packages]
+    tools = [first_line("rustc", "--version"), first_line("go", "version")]
+    return {
+        "date": time.strftime("%Y-%m-%d"),
+        "machine": f"{cpu[1] if cpu else 'unknown'}, {os.cpu_count()} cores, {gib:.0f} GiB, "
+                   f"Linux {os.uname().release}, {first_line('getconf', 'GNU_LIBC_VERSION')}",
+        "compiler": first_line(os.environ.get("CC", "gcc"), "--version") + ", -O2",
+        "packages": "; ".join([v for v in versions if not v.endswith(" ")] +
+                              [tool for tool in tools if tool]),
+        "commit": first_line("git", "describe", "--always", "--dirty"),
+    }
+
+
+# ==== Command line ================================================================================
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="bench/run.sh",
+        description="Measures aco beside its peers, writes tables and draws charts. In full, which "
+                    "takes less than forty minutes, into bench/results/ and img/, README.md and "
+                    "docs/; otherwise into output/bench/.")
+    parser.add_argument("-i", action="store_true", dest="install",
+                        help="first install what is missing (with apt-get)")
+    how_much = parser.add_mutually_exclusive_group()
+    how_much.add_argument("--quick", action="store_true",
+                          help="fewer workloads and rounds: less than three minutes")
+    how_much.add_argument("--check", action="store_true",
+                          help="the least of each workload, to see that it works; fails if not")
+    parser.add_argument("--only", metavar="PATTERN", default="",
+                        help="measure only, and again, where PATTERN matches 'FILE: PEER: WORKLOAD'")
+    parser.add_argument("--resume", action="store_true",
+                        help="go on with a run that was stopped, or add peers to it")
+    parser.add_argument("--draw", action="store_true",
+                        help="measure nothing: write and draw again what was measured")
+    parser.add_argument("--list", action="store_true", help="name all peers and workloads")
+    return parser.parse_args()
+
+
+def load(store: Path) -> tuple[dict, dict]:
+    """The machine and the records of a run so far."""
+    machine, records = {}, {}
+    if store.exists():
+        for line in store.read_text().splitlines():
+            record = json.loads(line)
+            if "machine" in record:
+                machine = record
+            else:
+                records[(record["peer"], record["workload"], record["round"])] = record
+    return machine, records
+
+
+def save(store: Path, machine: dict, records: dict) -> None:
+    lines = [machine, *records.values()]
+    store.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def make_pairs(mode: Mode, peers: list[Peer], only: str, reasons: dict[str, str]) -> list[Pair]:
+    pairs = []
+    for workload in WORKLOADS:
+        for peer in peers:
+            name = f"{peer.source.name}: {peer.title}: {workload.name}"
+            if re.search(workload.peers, peer.title) and re.search(only, name) and \
+                    (mode is not QUICK or workload.is_quick):
+                pairs.append(Pair(workload, peer, reasons[peer.slug]))
+    return pairs
+
+
+def measure(options: argparse.Namespace, mode: Mode, peers: list[Peer], store: Path) -> None:
+    chosen = [peer for peer in peers
+              if any(re.search(options.only, f"{peer.source.name}: {peer.title}: {workload.name}")
+                     for workload in WORKLOADS)]
+    _, records = load(store) if options.only or options.resume else ({}, {})
+    start = time.monotonic()
+    reasons = build_all(chosen)
+    pairs = make_pairs(mode, chosen, options.only, reasons)
+    if mode is CHECK:
+        for pair in pairs:
+            pair.count = min(pair.count, CHECK_COUNT)
+    for peer in chosen:
+        records.pop((peer.slug, "build", 0), None)
+        if reasons[peer.slug]:
+            records[(peer.slug, "build", 0)] = {
+                "peer": peer.slug, "workload": "build", "round": 0, "n": 0, "status": "unbuilt",
+                "words": reasons[peer.slug]}
+    if not options.resume:
+        again = {(pair.peer.slug, pair.workload.name) for pair in pairs}
+        records = {key: record for key, record in records.items() if key[:2] not in again}
+    save(store, describe_machine(peers), records)
+    run = Run(mode, records, store)
+    run.start = start
+    run.probe_all(pairs)
+    run.rounds(pairs)
+    print(f"\nmeasured for {(time.monotonic() - start) / 60:.1f} minutes", file=sys.stderr)
+
+
+def main() -> int:
+    options = parse_arguments()
+    peers = find_peers()
+    if options.list:
+        print("\n".join(f"{peer.source.name}: {peer.title}" for peer in peers))
+        print("\n".join(f"  {workload.name}: {workload.arguments}" for workload in WORKLOADS))
+        return 0
+    mode = QUICK if options.quick else CHECK if options.check else FULL
+    needed = set(TOOLS).union(*(peer.needs for peer in peers))
+    missing = missing_packages(needed)
+    if missing and options.install:
+        install(missing)
+    elif missing:
+        print(f"missing, and left out what needs it: {' '.join(missing)} (-i installs it)",
+              file=sys.stderr)
+    store = OUTPUT / mode.name / "measured.jsonl"
+    store.parent.mkdir(parents=True, exist_ok=True)
+    if not options.draw:
+        measure(options, mode, peers, store)
+    machine, records = load(store)
+    failed = report.write(machine, records, peers, store.parent,
+                          is_whole=mode is FULL)
+    return 1 if mode is CHECK and failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
