@@ -279,6 +279,7 @@ __asm__(".ifndef aco_get_pc_edx\n"
  * A translation unit and a library of different configuration do not link: what the inline
  * functions refer to carries the configuration in its name.
  */
+
 #if !defined(__ASSEMBLER__) && defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define ACO_SEES_ASAN
@@ -487,12 +488,12 @@ void aco_share_stack_destroy(aco_share_stack_t *share_stack);
 /* ==== Life of a coroutine ==================================================================== */
 
 /*
- * With (NULL, NULL, 0, NULL, NULL), makes the calling thread's main coroutine. Otherwise makes a
- * coroutine in state init that runs `fp` on `share_stack` when `main_co`, its parent, resumes it;
- * `arg` is for aco_get_arg(). None of the three may be NULL. The parent is a main coroutine, or any
- * other one on another share stack. `save_stack_sz` is the size in bytes of its first save stack,
- * 0 means 64; it grows when needed. May be called from any coroutine. Cost: one malloc(). Aborts on
- * misuse and when memory runs out.
+ * Makes a coroutine in state init, which runs `fp` on `share_stack` when `main_co`, its parent,
+ * resumes it; `arg` is for aco_get_arg(). None of the three may be NULL. The parent is a main
+ * coroutine, or any other one on another share stack. `save_stack_sz` is the size in bytes of its
+ * first save stack, 0 means 64; it grows when needed. With (NULL, NULL, 0, NULL, NULL), makes the
+ * calling thread's main coroutine instead. May be called from any coroutine. Cost: one malloc().
+ * Aborts on misuse and when memory runs out.
  */
 aco_t *aco_create(aco_t *main_co, aco_share_stack_t *share_stack, size_t save_stack_sz,
                   aco_cofuncp_t fp, void *arg);
@@ -511,7 +512,7 @@ aco_t *aco_create_in(void *memory, size_t sz, aco_t *main_co, aco_share_stack_t 
                      aco_cofuncp_t fp, void *arg);
 
 /*
- * Brings a coroutine in any state but running back to init, to run `fp` with `arg`, on the same
+ * Brings a coroutine in any state but running back to init, to run `fp` with `arg`: on the same
  * share stack, with the same save stack and statistics, and the thread's first control words.
  * Nothing on its stack is unwound. Cost: a few ns. Aborts on misuse.
  */
@@ -559,9 +560,9 @@ ACO_NORETURN void aco_exit1(aco_t *co);
 void aco_destroy(aco_t *co);
 
 /*
- * What is allocated from now on, in any thread, comes from `allocate` (bytes, in blocks aligned to
- * 16; NULL with errno on failure) and goes back by `release`. Call it before all else; malloc() and
- * free() are the default. Mappings of share stacks are not meant.
+ * Sets where memory comes from: what is allocated from now on, in any thread, comes from `allocate`
+ * (bytes, in blocks aligned to 16; NULL with errno on failure) and goes back by `release`. Call it
+ * before all else; malloc() and free() are the default. Mappings of share stacks are not meant.
  */
 void aco_set_allocator(void *(*allocate)(size_t sz), void (*release)(void *ptr));
 
@@ -609,7 +610,8 @@ int aco_on_own_stack(const void *ptr);
 
 /* ==== Assertions ============================================================================= */
 
-/* Active in every build: on failure, a line on stderr with the place, then abort(). */
+/* Check what must be true, in every build: on failure, a line on stderr with the place, then
+ * abort(). */
 #define aco_assert(EX) ACO_ASSERT(EX, "assertion failed: " #EX)
 #define aco_assertptr(ptr) ACO_ASSERT((ptr) != NULL, "assertion failed: " #ptr " is NULL")
 #define aco_assertalloc_bool(b) ACO_ASSERT(b, "out of memory: " #b)
@@ -635,16 +637,17 @@ void *acosw(aco_t *from, aco_t *to);
 void aco_save_fpucw_mxcsr(void *p);
 
 /*
- * For optional parts: a suspended coroutine whose field `wakes` is 1 calls `waker` as soon as it is
- * continued, on its own stack, in place of the return from aco_yield() or aco_yield_to(). `wakes` is
- * 0 again by then. Not for one that was suspended by acosw() alone. One waker for the process.
+ * Sets what a coroutine calls when it wakes, for optional parts: a suspended coroutine whose field
+ * `wakes` is 1 calls `waker` as soon as it is continued, on its own stack, in place of the return
+ * from aco_yield() or aco_yield_to(). `wakes` is 0 again by then. Not for one that was suspended by
+ * acosw() alone. One waker for the process.
  */
 void aco_set_waker(void (*waker)(aco_t *co));
 
 /* Where an entry function would return to: what every *align_retptr holds. Not callable. */
 void aco_funcp_protector_asm(void);
 
-/* What it calls: the thread's last-word function, then abort(). */
+/* What aco_funcp_protector_asm() calls: the thread's last-word function, then abort(). */
 ACO_NORETURN void aco_funcp_protector(void);
 
 /* ==== The inline switch ====================================================================== */

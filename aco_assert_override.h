@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Makes the short names of assertions mean aco's, which are active in every build. Include it last:
+ * Assertions: makes their short names mean aco's, which are active in every build. Include it last:
  * what comes after would get these names too, <assert.h> among them.
  */
 #ifndef ACO_ASSERT_OVERRIDE_H

@@ -21,13 +21,13 @@ extern "C" {
  * stderr, then the default action for SIGSEGV follows, whoever handled the signal before: the
  * process dies, and a core shows the coroutine where it faulted.
  *
- *   aco: stack overflow at ADDRESS: the share stack has no more than SIZE bytes (coroutine CO,
- *       entry function FP): ...                                                  [a single line]
- *   aco: entry function:
- *   PROGRAM(FUNCTION+OFFSET)[FP]
- *   aco: backtrace, innermost frame first:
- *   PROGRAM(FUNCTION+OFFSET)[ADDRESS]                                    [at most 32 such lines]
- *   aco: more frames are not shown                                            [if that is so]
+ *     aco: stack overflow at ADDRESS: the share stack has no more than SIZE bytes (coroutine CO,
+ *         entry function FP): ...                                                [a single line]
+ *     aco: entry function:
+ *     PROGRAM(FUNCTION+OFFSET)[FP]
+ *     aco: backtrace, innermost frame first:
+ *     PROGRAM(FUNCTION+OFFSET)[ADDRESS]                                  [at most 32 such lines]
+ *     aco: more frames are not shown                                          [if that is so]
  *
  * SIZE is the share stack's sz. Functions that the program does not export lack their names: link
  * with -rdynamic, or ask `addr2line -fe PROGRAM +OFFSET`. Only the first line is sure to come if

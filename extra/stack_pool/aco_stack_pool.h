@@ -5,11 +5,11 @@
  * Optional; nothing of aco depends on it. Relies on aco.h, mmap() and madvise(), and on a mutex of
  * POSIX threads for pools that threads share.
  *
- *   aco_stack_pool_t *pool = aco_stack_pool_new(64 << 10, 0);
- *   aco_t *co = aco_stack_pool_create_co(pool, main_co, fp, arg);
- *   aco_resume(co);
- *   aco_stack_pool_destroy_co(pool, co);
- *   aco_stack_pool_destroy(pool);
+ *     aco_stack_pool_t *pool = aco_stack_pool_new(64 << 10, 0);
+ *     aco_t *co = aco_stack_pool_create_co(pool, main_co, fp, arg);
+ *     aco_resume(co);
+ *     aco_stack_pool_destroy_co(pool, co);
+ *     aco_stack_pool_destroy(pool);
  */
 #ifndef ACO_STACK_POOL_H
 #define ACO_STACK_POOL_H
@@ -58,7 +58,10 @@ typedef struct aco_stack_pool_s aco_stack_pool_t;
  */
 aco_stack_pool_t *aco_stack_pool_new(size_t stack_sz, unsigned flags);
 
-/* The same, but if memory runs out or no stack can be so large, returns NULL with ENOMEM. */
+/*
+ * The same as aco_stack_pool_new(), but if memory runs out or no stack can be so large, returns
+ * NULL with ENOMEM.
+ */
 aco_stack_pool_t *aco_stack_pool_try_new(size_t stack_sz, unsigned flags);
 
 /* Frees a pool and its mappings. Aborts if it is NULL or a stack was not put back. */
@@ -78,7 +81,10 @@ void aco_stack_pool_trim(aco_stack_pool_t *pool);
  */
 aco_share_stack_t *aco_stack_pool_get(aco_stack_pool_t *pool);
 
-/* The same, but if memory or mappings run out, returns NULL with ENOMEM; later it may succeed. */
+/*
+ * The same as aco_stack_pool_get(), but if memory or mappings run out, returns NULL with ENOMEM;
+ * later it may succeed.
+ */
 aco_share_stack_t *aco_stack_pool_try_get(aco_stack_pool_t *pool);
 
 /*
@@ -98,7 +104,10 @@ void aco_stack_pool_put(aco_stack_pool_t *pool, aco_share_stack_t *share_stack);
 aco_t *aco_stack_pool_create_co(aco_stack_pool_t *pool, aco_t *main_co, aco_cofuncp_t fp,
                                 void *arg);
 
-/* The same, but if memory or mappings run out, returns NULL with ENOMEM; later it may succeed. */
+/*
+ * The same as aco_stack_pool_create_co(), but if memory or mappings run out, returns NULL with
+ * ENOMEM; later it may succeed.
+ */
 aco_t *aco_stack_pool_try_create_co(aco_stack_pool_t *pool, aco_t *main_co, aco_cofuncp_t fp,
                                     void *arg);
 
@@ -110,6 +119,7 @@ void aco_stack_pool_destroy_co(aco_stack_pool_t *pool, aco_t *co);
 
 /* ==== Statistics ============================================================================= */
 
+/* What the pool has and did so far. */
 typedef struct {
     size_t stack_sz;       /* bytes of frames that each stack has at least */
     size_t in_use;         /* stacks taken and not put back */
@@ -121,8 +131,6 @@ typedef struct {
     size_t mapped_sz;      /* their bytes of addresses; memory is taken only where touched */
     char has_mprotect;     /* 1: MADV_GUARD_INSTALL failed, guards are made by mprotect() */
 } aco_stack_pool_stats_t;
-
-/* What the pool has and did so far. */
 void aco_stack_pool_stats(aco_stack_pool_t *pool, aco_stack_pool_stats_t *stats);
 
 #ifdef __cplusplus

@@ -44,7 +44,7 @@ void *aco_resume_value(aco_t *co, void *value);
 void *aco_yield_value(void *value);
 
 /*
- * What the parent passed to aco_resume_value() when it started the calling coroutine, and NULL if
+ * What the parent passed to aco_resume_value() when it started the calling coroutine; NULL if
  * it started it by another call. To be called once, before any other of these calls and any switch.
  * Aborts if the caller is no coroutine.
  */
