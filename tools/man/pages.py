@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Writes the manual pages from the headers: `pages.py DIRECTORY HEADER...` makes the directory anew,
+with man3/ and man7/ in it. The first header is aco.h. The text of the pages stands nowhere else, so
+they say what the headers say. Relies on the shape of these:
+
+- The first comment is about the header as a whole and begins with a title, up to a colon. It makes
+  a page of section 7, with all comments that belong to no function.
+- A contract is a comment in column 1 with a function or macro named aco... below it; it is about all
+  that is declared up to the next blank line. It makes a page of section 3. Its first sentence,
+  up to a colon or semicolon, is what apropos(1) shows, so it is short.
+- Comments are prose, with `code` in it, and headings: single lines without a full stop. Indented by
+  two are lists: lines with a dash, or with a term, two blanks and its text. Indented by four or more
+  is what is shown as it stands.
+- Sections are opened by a bar. Those of INTERNAL are not for users.
+"""
+
+import datetime
+import os
+import re
+import shutil
+import sys
+import textwrap
+from typing import Iterator, NamedTuple
+
+INTERNAL = {"Processor", "System headers", "The inline switch", "Inline"}
+LONGEST_SUMMARY = 110  # characters
+EXAMPLE = "test_aco_synopsis.c"
+BUILD = "cc ... $(pkg-config --cflags --libs aco)"
+
+
+class Note(NamedTuple):
+    """A comment, and the code below it up to a blank line."""
+
+    section: str
+    line: int
+    text: list[str]
+    code: list[str]
+
+
+class Header(NamedTuple):
+    path: str
+    date: str
+    version: str
+    intro: list[str]
+    notes: list[Note]
+
+    @property
+    def file(self) -> str:
+        return os.path.basename(self.path)
+
+    @property
+    def name(self) -> str:
+        return self.file.removesuffix(".h")
+
+
+class Contract(NamedTuple):
+    names: list[str]
+    summary: str
+    note: Note
+
+
+# ---- Reading -------------------------------------------------------------------------------------
+
+
+def comment_text(lines: list[str]) -> list[str]:
+    """The lines of a comment without its frame."""
+    text = "\n".join(lines).removeprefix("/*").rstrip().removesuffix("*/")
+    text = re.sub(r"^ \* ?|^   ", "", text, flags=re.MULTILINE)
+    return [line.rstrip() for line in text.strip().split("\n")]
+
+
+def read_notes(lines: list[str]) -> Iterator[Note]:
+    """The comments that begin in column 1, in order."""
+    section, at = "", 0
+    while at < len(lines):
+        start = at
+        at += 1
+        if not lines[start].startswith("/*"):
+            continue
+        while "*/" not in lines[at - 1]:
+            at += 1
+        bar = re.match(r"/\* ==== (.*?) =+ \*/", lines[start])
+        if bar:
+            section = bar[1]
+            continue
+        end = at
+        while end < len(lines) and lines[end]:
+            end += 1
+        yield Note(section, start + 1, comment_text(lines[start:at]), lines[at:end])
+
+
+def read_header(path: str, version: str) -> Header:
+    with open(path, encoding="utf-8") as file:
+        intro, *notes = read_notes(file.read().split("\n"))
+    changed = int(os.environ.get("SOURCE_DATE_EPOCH", os.path.getmtime(path)))
+    date = datetime.datetime.fromtimestamp(changed, datetime.timezone.utc).strftime("%Y-%m-%d")
+    notes = [note for note in notes if note.section not in INTERNAL]
+    return Header(path, date, version, intro.text, notes)
+
+
+def read_version(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        parts = re.findall(r"^#define ACO_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", file.read(), re.M)
+    return ".".join(parts)
+
+
+def declarations(code: list[str]) -> Iterator[str]:
+    """What a user has to know of code: types in full, prototypes, heads of macros."""
+    at = 0
+    while at < len(code):
+        start = at
+        at += 1
+        if code[start].startswith("#"):
+            while code[at - 1].endswith("\\"):
+                at += 1
+            macro = re.match(r"#define aco\w*\([^)]*\)", code[start])
+            if macro:
+                yield macro[0]
+            continue
+        end = r"\}" if re.match(r"(typedef|struct|enum)\b.*\{$", code[start]) else r".*;"
+        while at < len(code) and not re.match(end, code[at - 1]):
+            at += 1
+        yield re.sub(r"\s+ACO_CONFIGURED\(.*\)", "", "\n".join(code[start:at]))
+
+
+def names_of(code: list[str]) -> list[str]:
+    """The functions and macros that code declares."""
+    found = [re.match(r"(?!typedef|struct|enum)[^(]*?\b(aco\w*)\(", text)
+             for text in declarations(code)]
+    return [match[1] for match in found if match]
+
+
+def first_sentence(text: str) -> str:
+    """Up to a colon, if there is one, and as a NAME section has it: no capital, no full stop."""
+    sentence = re.split(r"[.:;](?:\s|$)", text.replace("`", ""), maxsplit=1)[0]
+    return re.sub(r"^[A-Z](?=[a-z]* )", lambda capital: capital[0].lower(), sentence)
+
+
+def find_contracts(header: Header) -> Iterator[Contract]:
+    for note in header.notes:
+        names, summary = names_of(note.code), first_sentence(" ".join(note.text))
+        if not names:
+            continue
+        if len(summary) > LONGEST_SUMMARY:
+            sys.exit(f"{header.path}:{note.line}: the first sentence of a contract is what the page "
+                     f"says in a line: it must not have more than {LONGEST_SUMMARY} characters")
+        yield Contract(names, summary, note)
+
+
+# ---- Text ----------------------------------------------------------------------------------------
+
+
+def escape(text: str) -> str:
+    return text.replace("\\", "\\e").replace("^", "\\(ha").replace("~", "\\(ti")
+
+
+def as_it_stands(lines: list[str]) -> str:
+    text = escape(textwrap.dedent("\n".join(lines)))
+    for mark, name in ("-", "\\-"), ("'", "\\(aq"), ("`", "\\(ga"), ('"', "\\(dq"):
+        text = text.replace(mark, name)
+    return ".nf\n" + re.sub(r"^\.", r"\\&.", text, flags=re.M) + "\n.fi"
+
+
+def wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, 78, break_long_words=False, break_on_hyphens=False)
+
+
+def prose(text: str) -> str:
+    """A paragraph. Code is in italics, functions are bold, and each sentence has its own lines."""
+    text = re.sub(r"(?<![\w-])-(?=[\w>])|-(?=>)", r"\\-", escape(" ".join(text.split())))
+    text = re.sub(r"`([^`]*)`", r"\\fI\1\\fP", text)
+    text = re.sub(r"\b(aco\w*)(?=\()", r"\\%\\fB\1\\fP", text)
+    lines = []
+    for sentence in re.split(r"(?<=[.!?])\s+", text):
+        lines += wrapped(sentence)
+    return "\n".join("\\&" + line if line[0] in ".'" else line for line in lines)
+
+
+def indent_of(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def goes_on(line: str, first: str) -> bool:
+    """Whether a line belongs to the block that `first` begins."""
+    if not line:
+        return False
+    return indent_of(line) >= 4 if indent_of(first) else indent_of(line) == 0
+
+
+def split_blocks(lines: list[str]) -> Iterator[list[str]]:
+    block: list[str] = []
+    for line in lines:
+        if block and not goes_on(line, block[0]):
+            yield block
+            block = []
+        if line:
+            block.append(line)
+    yield block
+
+
+def blocks(lines: list[str]) -> Iterator[str]:
+    """The text of a comment: headings, paragraphs, items of lists, and what is shown as it stands."""
+    for block in split_blocks(lines):
+        item = re.match(r"  (?:- +|(\S.*?)  +)(\S.*)$", block[0])
+        if indent_of(block[0]) >= 4:
+            yield ".IP\n" + as_it_stands(block)
+        elif item:
+            mark = ".TP\n.B " + escape(item[1]).replace("-", "\\-") if item[1] else ".IP \\(bu 2"
+            yield mark + "\n" + prose(" ".join([item[2], *block[1:]]))
+        elif len(block) == 1 and block[0][-1] not in ".:":
+            yield ".SS " + block[0]
+        else:
+            yield ".PP\n" + prose(" ".join(block))
+
+
+# ---- Pages ---------------------------------------------------------------------------------------
+
+
+def section(title: str, *parts: str) -> str:
+    """A section; the mark of a paragraph isn't needed where one opens it."""
+    return f".SH {title.upper()}\n" + "\n".join(parts).removeprefix(".PP\n")
+
+
+def head(header: Header, name: str, number: int, summary: str, others: list[str]) -> str:
+    names = ", ".join("\\%" + each for each in [name, *others])
+    return "\n".join([
+        '.\\" SPDX-License-Identifier: Apache-2.0',
+        f'.TH {name.upper()} {number} {header.date} "aco {header.version}" Coroutines',
+        section("Name", "\n".join(wrapped(f"{names} \\- {escape(summary)}"))),
+    ])
+
+
+def see_also(names: set[str], number: int, overviews: set[str]) -> str:
+    entries = [f".BR \\%{name} ({number})" for name in sorted(names)]
+    entries += [f".BR \\%{name} (7)" for name in sorted(overviews)]
+    return section("See also", " ,\n".join(entries).replace(" ,", ","))
+
+
+def function_page(header: Header, contract: Contract, known: set[str]) -> str:
+    text = contract.note.text
+    code = [f"#include <{header.file}>", ""]
+    for declaration in declarations(contract.note.code):
+        code += declaration.split("\n")
+    mentioned = set(re.findall(r"\b(aco\w*)\(", "\n".join(text))) & known - set(contract.names)
+    return "\n".join([
+        head(header, contract.names[0], 3, contract.summary, contract.names[1:]),
+        section("Synopsis", as_it_stands(code)),
+        section("Description", *blocks(text)),
+        see_also(mentioned, 3, {"aco", header.name}),
+    ])
+
+
+def overview_sections(header: Header, contracts: list[Contract]) -> Iterator[str]:
+    """Sections as in the header, of its comments and a line for each contract."""
+    by_line = {contract.note.line: contract for contract in contracts}
+    parts: dict[str, list[str]] = {}
+    for note in header.notes:
+        part = parts.setdefault(note.section or "Functions", [])
+        contract = by_line.get(note.line)
+        if contract:
+            entries = "\n.TQ\n".join(f".BR \\%{name} (3)" for name in contract.names)
+            part.append(f".TP\n{entries}\n{prose(contract.summary)}")
+            continue
+        part += blocks(note.text)
+        if note.code:
+            part.append(".IP\n" + as_it_stands(note.code))
+    for name, part in parts.items():
+        yield section(name, *part)
+
+
+def overview_page(header: Header, headers: list[Header], contracts: list[Contract]) -> str:
+    is_core = header is headers[0]
+    subject, _, summary = " ".join(header.intro).partition(": ")
+    summary = re.split("[,;]", first_sentence(summary))[0]
+    others = headers[1:] if is_core else headers[:1]
+    parts = [
+        head(header, header.name, 7, summary if is_core else f"{subject.lower()}: {summary}", []),
+        section("Synopsis", as_it_stands([f"#include <{header.file}>", "", BUILD])),
+        section("Description", *blocks(header.intro)),
+        *overview_sections(header, contracts),
+    ]
+    if is_core:
+        with open(EXAMPLE, encoding="utf-8") as file:
+            code = file.read().split("*/\n", 1)[1].rstrip("\n")
+        parts.append(section("Examples", as_it_stands(code.split("\n"))))
+    parts.append(see_also(set(), 3, {other.name for other in others}))
+    return "\n".join(parts)
+
+
+def main(directory: str, *paths: str) -> None:
+    version = read_version(paths[0])
+    headers = [read_header(path, version) for path in paths]
+    contracts = {header.name: list(find_contracts(header)) for header in headers}
+    known = {name for some in contracts.values() for contract in some for name in contract.names}
+    shutil.rmtree(directory, ignore_errors=True)
+    for number in 3, 7:
+        os.makedirs(f"{directory}/man{number}")
+
+    def write(name: str, number: int, text: str) -> None:
+        with open(f"{directory}/man{number}/{name}.{number}", "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+
+    for header in headers:
+        write(header.name, 7, overview_page(header, headers, contracts[header.name]))
+        for contract in contracts[header.name]:
+            first, *others = contract.names
+            write(first, 3, function_page(header, contract, known))
+            for name in others:
+                os.symlink(f"{first}.3", f"{directory}/man3/{name}.3")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    main(*sys.argv[1:])
