@@ -6,20 +6,28 @@
 # Relies on bash 4.4, a C compiler and binutils; says what else is missing and how to get it.
 set -euo pipefail
 
-readonly USAGE="usage: ./make.sh [-i] [-o no-m32] [-o no-valgrind] [-h] [library | run | tests]
+readonly USAGE="usage: ./make.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-man] [-h]
+                 [library | run | tests | install | uninstall]
 
   (nothing)       build the library, the synopsis, the tutorials and the benchmark
   library         build the library alone
   run             build as with nothing, then run the synopsis and the benchmark's headline rows
   tests           build as with nothing, and the tests, too; ./test.sh runs them
+  install         build one variant of the library, and install it, headers, manual pages and more
+  uninstall       remove what install, called in the same way, has installed
 
   -i              first install what is missing (with apt-get)
   -o no-m32       leave out the 32-bit variants
   -o no-valgrind  leave out the variants that talk to valgrind
+  -o no-man       install no manual pages
   -h              this text
 
   CC, CXX         the compilers (gcc, g++)
-  CFLAGS          more options for them, for instance CFLAGS=-O3
+  CFLAGS          more options for them, for instance CFLAGS=-O3. What of it configures the library,
+                  as -DACO_CONFIG_SHARE_FPU_MXCSR_ENV, install tells pkg-config and CMake, too
+  LDFLAGS         more options to link libaco.so with
+  PREFIX          where to install (/usr/local); LIBDIR: where the libraries (lib, in PREFIX)
+  DESTDIR         what to put before these names, for packagers
 
 A variant is output/NAME..[m32.]{no_valgrind|valgrind}.{standaloneFPUenv|shareFPUenv}"
 
@@ -33,6 +41,7 @@ readonly OUTPUT=output
 read -r -a COMPILER <<< "${CC:-gcc}"
 read -r -a CXX_COMPILER <<< "${CXX:-g++}"
 read -r -a EXTRA_FLAGS <<< "${CFLAGS:-}"
+read -r -a LINK_FLAGS <<< "${LDFLAGS:-}"
 # DWARF 4, since memcheck of Debian 12 can't read the version 5 that clang writes.
 readonly COMPILE=("${COMPILER[@]}" -std=gnu99 -gdwarf-4 -O2 "${WARNINGS[@]}"
     "${EXTRA_FLAGS[@]}" -I.)
@@ -75,6 +84,9 @@ find_missing() {
     if ((valgrind)) && ! { command -v valgrind > /dev/null && can_build valgrind/memcheck.h; }; then
         MISSING+=("valgrind|for the variants that memcheck understands|-o no-valgrind")
     fi
+    if [[ $target == *install ]] && ((man)) && ! command -v python3 > /dev/null; then
+        MISSING+=("python3|to write the manual pages|-o no-man")
+    fi
     if [[ $target == tests || $all == all ]]; then
         can_build cmocka.h -lcmocka || MISSING+=("libcmocka-dev|for tests/|(none)")
         command -v "${CXX_COMPILER[0]}" > /dev/null || MISSING+=("g++|for the C++ tests|(none)")
@@ -107,6 +119,28 @@ find_missing_tools() {
         "${CXX_COMPILER[@]}" -m32 -x c++ -c - -o /dev/null 2> /dev/null; then
         MISSING+=("g++-multilib|for the C++ tests with -m32|")
     fi
+    local tool
+    for tool in cmake pkg-config dpkg-buildpackage:dpkg-dev dh:debhelper lintian; do
+        command -v "${tool%:*}" > /dev/null || MISSING+=("${tool#*:}|for the tests of packaging/|")
+    done
+    for tool in python3 mandoc man:man-db; do
+        command -v "${tool%:*}" > /dev/null || MISSING+=("${tool#*:}|for the manual pages|")
+    done
+    have_conan || /usr/bin/python3 -c 'import ensurepip' 2> /dev/null ||
+        MISSING+=("python3-venv|to install Conan, for the test of its recipe|")
+}
+
+have_conan() {
+    command -v conan > /dev/null || [[ -x $OUTPUT/conan/bin/conan ]]
+}
+
+# It is no package of Debian's. Only one test is skipped without it.
+install_conan() {
+    have_conan && return
+    printf 'make.sh: installing conan in %s/conan (for the test of its recipe)\n' "$OUTPUT"
+    /usr/bin/python3 -m venv "$OUTPUT/conan" &&
+        "$OUTPUT/conan/bin/pip" install --quiet --disable-pip-version-check 'conan>=2.4,<3' ||
+        printf 'make.sh: going on without conan\n' >&2
 }
 
 find_tcmalloc() {
@@ -134,7 +168,7 @@ packages_of_missing() {
 }
 
 install_missing() {
-    find_missing tests all
+    if [[ $goal == *install ]]; then find_missing "$goal" needed; else find_missing tests all; fi
     ((${#MISSING[@]})) || return 0
     local without_compiler=0
     can_build stdio.h || without_compiler=1
@@ -262,7 +296,7 @@ make_objects() {
 }
 
 make_libraries() {
-    local variant so=libaco.so.$VERSION
+    local variant
     for variant in $(variants no_valgrind valgrind); do
         make_objects "$variant"
     done
@@ -272,12 +306,21 @@ make_libraries() {
         make_target "$OUTPUT/libaco..$variant.a" "${OBJECTS[@]}" -- \
             ar rcs "$OUTPUT/libaco..$variant.a" "${OBJECTS[@]}"
     done
+    make_default_libraries
+}
+
+# The libraries without a variant in their names. All that is public has the version ACO_MAJOR.
+make_default_libraries() {
+    local so=libaco.so.$VERSION
+    make_objects no_valgrind.standaloneFPUenv
+    finish_targets
     make_objects no_valgrind.standaloneFPUenv
     make_target "$OUTPUT/libaco.a" "${OBJECTS[@]}" -- ar rcs "$OUTPUT/libaco.a" "${OBJECTS[@]}"
-    printf '{ global: aco_*; acosw; local: *; };\n' > "$OUTPUT/libaco.map"
+    printf 'ACO_%s { global: aco_*; acosw; local: *; };\n' "${VERSION%%.*}" > "$OUTPUT/libaco.map"
     make_target "$OUTPUT/$so" "${OBJECTS[@]}" -- \
         "${COMPILE[@]}" -shared "-Wl,-soname,libaco.so.${VERSION%%.*}" \
-        "-Wl,--version-script=$OUTPUT/libaco.map" "${OBJECTS[@]}" -o "$OUTPUT/$so"
+        "-Wl,--version-script=$OUTPUT/libaco.map" "${LINK_FLAGS[@]}" "${OBJECTS[@]}" \
+        -o "$OUTPUT/$so"
     ln -sf "$so" "$OUTPUT/libaco.so.${VERSION%%.*}"
     ln -sf "libaco.so.${VERSION%%.*}" "$OUTPUT/libaco.so"
     finish_targets
@@ -323,6 +366,21 @@ make_tests() {
     finish_targets
 }
 
+# ---- Installing ----------------------------------------------------------------------------------
+
+# `install` or `uninstall`: packaging/install.sh knows what goes where.
+install_or_remove() {
+    local pages=()
+    if ((man)); then
+        pages=("$OUTPUT/man")
+        python3 tools/man/pages.py "$OUTPUT/man" aco.h aco_assert_override.h extra/*/aco_*.h
+    fi
+    if [[ $1 == install ]]; then
+        make_default_libraries
+    fi
+    env VERSION="$VERSION" OUTPUT="$OUTPUT" bash packaging/install.sh "$1" "${pages[@]}"
+}
+
 # ---- Running -------------------------------------------------------------------------------------
 
 run() {
@@ -338,7 +396,7 @@ run() {
 
 # ---- Command line --------------------------------------------------------------------------------
 
-m32=1 valgrind=1 install=0 built=0 PIDS=()
+m32=1 valgrind=1 man=1 install=0 built=0 PIDS=()
 while getopts :io:h option; do
     case $option in
     i) install=1 ;;
@@ -346,6 +404,7 @@ while getopts :io:h option; do
         case $OPTARG in
         no-m32) m32=0 ;;
         no-valgrind) valgrind=0 ;;
+        no-man) man=0 ;;
         *) usage_error "unknown option -o $OPTARG" ;;
         esac
         ;;
@@ -359,20 +418,28 @@ while getopts :io:h option; do
 done
 shift $((OPTIND - 1))
 goal=${1:-programs}
-if (($# > 1)) || [[ ! $goal =~ ^(library|programs|run|tests)$ ]]; then
+if (($# > 1)) || [[ ! $goal =~ ^(library|programs|run|tests|install|uninstall)$ ]]; then
     usage_error "unknown argument $goal${2:+ $2}"
 fi
 
 VERSION=$(awk '/^#define ACO_VERSION_(MAJOR|MINOR|PATCH) / { v = v dot $3; dot = "." }
                END { print v }' aco.h)
 JOBS=$(nproc)
+if [[ $goal == *install ]]; then
+    m32=0 valgrind=0
+fi
 if ((install)); then
     install_missing
+    [[ $goal == *install ]] || install_conan
 fi
 require "$goal"
 mkdir -p "$OUTPUT"
 BUILT=$OUTPUT/.built
 : > "$BUILT"
+if [[ $goal == *install ]]; then
+    install_or_remove "$goal"
+    exit
+fi
 make_libraries
 if [[ $goal != library ]]; then
     make_programs

@@ -1,0 +1,116 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# install.sh install|uninstall [MAN_PAGES]: copies what ./make.sh has built to where it belongs, or
+# removes it from there. It is ./make.sh that calls it, from the root of the project. MAN_PAGES is the
+# directory with man3/ and man7/. Relies on these in the environment:
+#   VERSION, OUTPUT          of the library, and where it was built
+#   PREFIX, LIBDIR, DESTDIR  as in ./make.sh -h
+#   CFLAGS                   whose words -DACO_... are what programs must be compiled with, too
+set -euo pipefail
+shopt -s nullglob
+umask 022
+
+: "${PREFIX:=/usr/local}" "${LIBDIR:=lib}" "${DESTDIR:=}"
+[[ $LIBDIR == /* ]] || LIBDIR=$PREFIX/$LIBDIR
+if [[ $PREFIX != /* ]]; then
+    printf 'make.sh: PREFIX=%s must begin with a slash\n' "$PREFIX" >&2
+    exit 2
+fi
+INCLUDEDIR=$PREFIX/include
+CMAKEDIR=$LIBDIR/cmake/aco
+# Where gdb looks for what goes with a library: below its own directory, by the library's path.
+AUTOLOADDIR=$PREFIX/share/gdb/auto-load$LIBDIR
+GDB_SCRIPT=$PREFIX/share/aco/aco.py
+MADE=$OUTPUT/install
+MAN_PAGES=${2:-}
+
+# The words of CFLAGS that configure the library.
+definitions() {
+    local word
+    for word in ${CFLAGS:-}; do
+        [[ $word != -DACO_* ]] || printf ' %s' "$word"
+    done
+}
+
+# The file that a template makes.
+fill() {
+    local text
+    text=$(< "$1")
+    text=${text//@VERSION@/$VERSION}
+    text=${text//@PREFIX@/$PREFIX}
+    text=${text//@LIBDIR@/$LIBDIR}
+    text=${text//@INCLUDEDIR@/$INCLUDEDIR}
+    text=${text//@DEFINITIONS@/$(definitions)}
+    text=${text//@INCLUDEDIR_FROM_CMAKEDIR@/$(realpath -ms --relative-to="$CMAKEDIR" "$INCLUDEDIR")}
+    printf '%s\n' "$text"
+}
+
+make_files() {
+    mkdir -p "$MADE"
+    fill packaging/aco.pc.in > "$MADE/aco.pc"
+    fill packaging/cmake/aco-config.cmake.in > "$MADE/aco-config.cmake"
+    fill packaging/cmake/aco-config-version.cmake.in > "$MADE/aco-config-version.cmake"
+    ln -sfn "$(realpath -ms --relative-to="$AUTOLOADDIR" "$GDB_SCRIPT")" "$MADE/aco-gdb.py"
+}
+
+# Calls `$1 SOURCE TARGET` for everything that gets installed.
+for_each_file() {
+    local file number
+    for file in "$OUTPUT"/libaco.{a,so,"so.${VERSION%%.*}","so.$VERSION"}; do
+        "$1" "$file" "$LIBDIR/${file##*/}"
+    done
+    for file in aco.h aco_assert_override.h extra/*/aco_*.h; do
+        "$1" "$file" "$INCLUDEDIR/${file##*/}"
+    done
+    "$1" "$MADE/aco.pc" "$LIBDIR/pkgconfig/aco.pc"
+    for file in "$MADE"/aco-config{,-version}.cmake; do
+        "$1" "$file" "$CMAKEDIR/${file##*/}"
+    done
+    "$1" tools/gdb/aco.py "$GDB_SCRIPT"
+    "$1" "$MADE/aco-gdb.py" "$AUTOLOADDIR/libaco.so.$VERSION-gdb.py"
+    [[ -n $MAN_PAGES ]] || return 0
+    for number in 3 7; do
+        for file in "$MAN_PAGES/man$number"/*; do
+            "$1" "$file" "$PREFIX/share/man/man$number/${file##*/}"
+        done
+    done
+}
+
+copy() {
+    local target=$DESTDIR$2
+    if [[ -L $1 ]]; then
+        mkdir -p "${target%/*}"
+        cp -Pf "$1" "$target"
+    else
+        install -D -m 644 "$1" "$target"
+    fi
+}
+
+remove() {
+    rm -f "$DESTDIR$2"
+}
+
+# Directories that nobody else has a use for.
+remove_directories() {
+    rmdir --ignore-fail-on-non-empty "$DESTDIR$CMAKEDIR" "$DESTDIR$PREFIX/share/aco"
+    cd "$DESTDIR$PREFIX/share"
+    rmdir -p --ignore-fail-on-non-empty "gdb/auto-load$LIBDIR"
+}
+
+case $1 in
+install)
+    make_files
+    for_each_file copy
+    # So that programs find libaco.so right away, where it is in a directory of the system.
+    if [[ -z $DESTDIR ]] && ((EUID == 0)); then
+        PATH=$PATH:/sbin:/usr/sbin ldconfig || true
+    fi
+    printf 'make.sh: aco %s installed in %s\n' "$VERSION" "$DESTDIR$PREFIX"
+    ;;
+uninstall)
+    for_each_file remove
+    remove_directories 2> /dev/null || true # they may not be there
+    printf 'make.sh: aco %s removed from %s\n' "$VERSION" "$DESTDIR$PREFIX"
+    ;;
+esac

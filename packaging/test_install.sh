@@ -1,0 +1,122 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# ./make.sh install puts everything where it belongs, whole or below DESTDIR; pkg-config, man and
+# gdb find it there, programs in C and C++ build and run with it, shared and static; what configures
+# the library gets to programs; ./make.sh uninstall leaves nothing.
+
+# shellcheck source=tests/harness.sh
+. tests/harness.sh
+# shellcheck source=packaging/consumer/harness.sh
+. packaging/consumer/harness.sh
+
+need pkg-config:pkg-config python3:python3 man:man-db
+PROJECT=$TMP/project
+copy_project "$PROJECT"
+MAKE=(env CC="$CC" bash "$PROJECT/make.sh")
+
+# pkg DIRECTORY ARGUMENT...: what pkg-config says of the library with aco.pc in that directory.
+pkg() {
+    local directory=$1
+    shift
+    PKG_CONFIG_LIBDIR=$directory/pkgconfig pkg-config "$@" aco
+}
+
+# All that was installed below a directory, but for the manual pages of functions.
+list_files() {
+    (cd "$1" && find . ! -type d ! -path '*/man3/*' | LC_ALL=C sort)
+}
+
+# ---- In its place --------------------------------------------------------------------------------
+
+prefix=$TMP/prefix
+must "make.sh install fails" env PREFIX="$prefix" "${MAKE[@]}" install
+[[ $(pkg "$prefix/lib" --modversion) == "$VERSION" ]] || fail "aco.pc does not say $VERSION"
+
+read -ra shared < <(pkg "$prefix/lib" --cflags --libs)
+check_consumer "pkg-config" "${shared[@]}" -Wl,-rpath,"$prefix/lib"
+[[ $(ldd "$TMP/user") == *"$prefix/lib/libaco.so.${VERSION%%.*} "* ]] ||
+    fail "pkg-config: the program does not load libaco.so.${VERSION%%.*}"
+read -ra static < <(pkg "$prefix/lib" --static --cflags --libs)
+if can_run "${CXX_COMPILER[@]}" -static; then
+    check_consumer "pkg-config --static" -static "${static[@]}"
+fi
+
+# Asked where they are, since man itself may be another user, who must not look into this directory.
+for page in "3 aco_resume" "3 aco_yield1" "7 aco"; do
+    read -r number name <<<"$page"
+    [[ $(MANPATH=$prefix/share/man man -w "$number" "$name") == "$prefix/share/man/man$number/"* ]] ||
+        fail "man does not find the page $page"
+done
+echo "man finds its pages"
+
+# Loaded by itself with the library, unless gdb may not run programs here.
+check_gdb() {
+    local said program=$TMP/debuggee
+    must "a program for gdb does not build" \
+        "${C_COMPILER[@]}" -g "$CONSUMER/user.c" "${shared[@]}" -Wl,-rpath,"$prefix/lib" -o "$program"
+    said=$(gdb -nx -batch -iex "add-auto-load-scripts-directory $prefix/share/gdb/auto-load" \
+        -iex "add-auto-load-safe-path $prefix/share" -iex 'set debuginfod enabled off' \
+        -ex 'break aco_share_stack_destroy' -ex run -ex 'info aco' "$program" 2>&1 </dev/null || true)
+    [[ $said == *"No  Thread  Address"* ]] || fail "gdb does not load its script: $said"
+    echo "gdb loads its script"
+}
+
+if have gdb && [[ $(gdb -nx -batch -ex 'python print(1)' -ex run /bin/true 2>&1) == *exited* ]]; then
+    check_gdb
+fi
+
+# ---- Below DESTDIR, and away again ---------------------------------------------------------------
+
+expected="./usr/include/aco.h
+./usr/include/aco_assert_override.h
+$(cd extra && printf '%s\n' */aco_*.h | sed 's,.*/,./usr/include/,')
+./usr/lib64/cmake/aco/aco-config-version.cmake
+./usr/lib64/cmake/aco/aco-config.cmake
+./usr/lib64/libaco.a
+./usr/lib64/libaco.so
+./usr/lib64/libaco.so.${VERSION%%.*}
+./usr/lib64/libaco.so.$VERSION
+./usr/lib64/pkgconfig/aco.pc
+./usr/share/aco/aco.py
+./usr/share/gdb/auto-load/usr/lib64/libaco.so.$VERSION-gdb.py
+./usr/share/man/man7/aco.7
+./usr/share/man/man7/aco_assert_override.7
+$(cd extra && printf '%s\n' */aco_*.h | sed 's,.*/,./usr/share/man/man7/,; s,h$,7,')"
+
+stage=$TMP/stage
+elsewhere=(env DESTDIR="$stage" PREFIX=/usr LIBDIR=lib64 "${MAKE[@]}")
+must "make.sh install fails with DESTDIR" "${elsewhere[@]}" install
+diff <(LC_ALL=C sort <<<"$expected") <(list_files "$stage") ||
+    fail "what is installed (right) is not what should be (left)"
+[[ $(readlink -e "$stage/usr/share/gdb/auto-load/usr/lib64/libaco.so.$VERSION-gdb.py") == \
+    "$stage/usr/share/aco/aco.py" ]] || fail "gdb's script is not where its link leads to"
+if grep -rIlF -e "$TMP" "$stage"; then
+    fail "these files know of the directory that they were built or installed in"
+fi
+[[ $(pkg "$stage/usr/lib64" --variable=libdir) == /usr/lib64 ]] || fail "aco.pc: wrong libdir"
+
+mkdir "$stage/usr/share/aco/other"
+touch "$stage/usr/include/other.h"
+must "make.sh uninstall fails" "${elsewhere[@]}" uninstall
+[[ $(cd "$stage" && find . ! -type d) == ./usr/include/other.h ]] ||
+    fail "make.sh uninstall leaves, or takes away, too much: $(find "$stage" ! -type d)"
+rmdir "$stage/usr/share/aco/other"
+must "make.sh uninstall fails when there is nothing" "${elsewhere[@]}" uninstall
+[[ $(cd "$stage" && find . -name 'aco*' -o -name gdb) == "" ]] || fail "directories are left"
+echo "installed below DESTDIR in lib64, and removed"
+
+# ---- Another configuration -----------------------------------------------------------------------
+
+other=$TMP/other
+must "make.sh install fails for another configuration" env PREFIX="$other" \
+    CFLAGS="-O1 -DACO_CONFIG_SHARE_FPU_MXCSR_ENV -DACO_CONFIG_LIST" "${MAKE[@]}" -o no-man install
+[[ ! -e $other/share/man ]] || fail "make.sh -o no-man install installs manual pages"
+read -ra flags < <(pkg "$other/lib" --cflags --libs)
+check_consumer "pkg-config, another configuration" "${flags[@]}" -Wl,-rpath,"$other/lib"
+must_not "a program links that was not told of the configuration" \
+    'undefined reference to .*aco_(gtls_co|thread_init)_' \
+    "${C_COMPILER[@]}" "$CONSUMER/user.c" -I"$other/include" -L"$other/lib" -laco -o "$TMP/user"
+must_not "a PREFIX that is no absolute path" 'must begin with a slash' \
+    env PREFIX=prefix "${MAKE[@]}" install
+echo "without -DACO_..., programs do not link with it"
