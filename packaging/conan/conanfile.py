@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The recipe for Conan 2: `conan create packaging/conan` from the root of the project. The version is
+what aco.h says; the library is built by CMakeLists.txt. The options but for the usual ones are what
+a program and the library must agree on; they get to programs with the package.
+"""
+
+import os
+import re
+
+from conan import ConanFile
+from conan.tools.cmake import CMake, CMakeToolchain, cmake_layout
+from conan.tools.files import copy, load, rmdir
+
+ROOT = os.path.join("..", "..")
+CONFIGURATION = {
+    "share_fpu_mxcsr_env": "ACO_CONFIG_SHARE_FPU_MXCSR_ENV",
+    "list": "ACO_CONFIG_LIST",
+    "stress": "ACO_CONFIG_STRESS",
+}
+
+
+class AcoRecipe(ConanFile):
+    name = "aco"
+    description = "asymmetric coroutines for C and C++"
+    license = "Apache-2.0"
+    topics = ("coroutine", "concurrency", "stack")
+    package_type = "library"
+    settings = "os", "arch", "compiler", "build_type"
+    options = {"shared": [True, False], "fPIC": [True, False],
+               **{option: [True, False] for option in CONFIGURATION}}
+    default_options = {"shared": False, "fPIC": True, **{option: False for option in CONFIGURATION}}
+    implements = ["auto_shared_fpic"]
+    languages = ["C"]
+
+    def set_version(self) -> None:
+        header = load(self, os.path.join(self.recipe_folder, ROOT, "aco.h"))
+        parts = re.findall(r"^#define ACO_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", header, re.MULTILINE)
+        self.version = ".".join(parts)
+
+    def export_sources(self) -> None:
+        root = os.path.join(self.recipe_folder, ROOT)
+        for pattern in ("aco*.[hc]", "acosw.S", "CMakeLists.txt", "LICENSE", "extra/*/aco_*.[hc]",
+                        "packaging/aco.pc.in", "packaging/cmake/*"):
+            copy(self, pattern, root, self.export_sources_folder)
+
+    def layout(self) -> None:
+        cmake_layout(self)
+
+    def generate(self) -> None:
+        toolchain = CMakeToolchain(self)
+        for option, macro in CONFIGURATION.items():
+            toolchain.cache_variables[macro] = bool(self.options.get_safe(option))
+        toolchain.generate()
+
+    def build(self) -> None:
+        cmake = CMake(self)
+        cmake.configure()
+        cmake.build()
+
+    def package(self) -> None:
+        CMake(self).install()
+        copy(self, "LICENSE", self.source_folder, os.path.join(self.package_folder, "licenses"))
+        # Conan writes these anew for each project that asks for the package.
+        rmdir(self, os.path.join(self.package_folder, "lib", "cmake"))
+        rmdir(self, os.path.join(self.package_folder, "lib", "pkgconfig"))
+
+    def package_info(self) -> None:
+        self.cpp_info.libs = ["aco"]
+        self.cpp_info.system_libs = ["pthread"]
+        self.cpp_info.defines = [macro for option, macro in CONFIGURATION.items()
+                                 if self.options.get_safe(option)]
