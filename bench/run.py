@@ -10,6 +10,7 @@ import concurrent.futures
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -55,8 +56,11 @@ def installed_version(package: str) -> str:
     return version if status == "installed" else ""
 
 
-def missing_packages(packages: set[str]) -> list[str]:
-    return sorted(package for package in packages if not installed_version(package))
+def missing_packages(needs: set[str]) -> list[str]:
+    """A need is a Debian package, or PACKAGE/COMMAND where that command, from anywhere, does too."""
+    parts = [need.partition("/") for need in needs]
+    return sorted({package for package, _, command in parts
+                   if not installed_version(package) and not shutil.which(command)})
 
 
 def install(packages: list[str]) -> None:
