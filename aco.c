@@ -330,7 +330,7 @@ static void tell_acquired(aco_t *co, char *sp)
 /* It and the word below lie below the frames of `parent`. */
 static void tell_ferry(aco_t *ferry, const aco_t *parent)
 {
-    char *low = (char *)ferry - sizeof(void *) - RED_ZONE_SZ;
+    char *low = (char *)ferry - ACO_RETPTR_SZ - RED_ZONE_SZ;
     (void)VALGRIND_MAKE_MEM_UNDEFINED(low, (size_t)((char *)parent->reg[ACO_REG_IDX_SP] - low));
 }
 
@@ -571,9 +571,9 @@ static void lay_out_stack(aco_share_stack_t *s)
     /* memcheck's unwinder does not read the last word of a stack, but must read the protector. */
     uintptr_t high = ((uintptr_t)s->ptr + s->sz) / STACK_ALIGNMENT * STACK_ALIGNMENT - TOP_SZ;
     s->align_highptr = (void *)high;
-    s->align_retptr = (char *)s->align_highptr - sizeof(void *);
+    s->align_retptr = (char *)s->align_highptr - ACO_RETPTR_SZ;
     s->align_validsz = high - (uintptr_t)s->ptr;
-    s->align_limit = s->align_validsz - sizeof(void *);
+    s->align_limit = s->align_validsz - ACO_RETPTR_SZ;
     void *protector = (void *)(uintptr_t)aco_funcp_protector_asm;
     memcpy(s->align_retptr, &protector, sizeof(protector));
     tell_stack_new(s);
@@ -592,7 +592,7 @@ aco_share_stack_t *aco_try_share_stack_new2(size_t sz, char guard_page_enabled)
         return NULL;
     }
     memset(s, 0, sizeof(*s));
-    s->sz = round_up(usable_sz + sizeof(void *) + TOP_SZ, page_sz);
+    s->sz = round_up(usable_sz + ACO_RETPTR_SZ + TOP_SZ, page_sz);
     s->guard_page_enabled = guard_page_enabled != 0;
     if (map_stack(s, s->guard_page_enabled ? page_sz : 0) == NULL) {
         int error = errno;
@@ -623,7 +623,7 @@ aco_share_stack_t *aco_share_stack_new_in(void *memory, size_t sz)
     uintptr_t low = (uintptr_t)memory;
     uintptr_t high = (low + sz - sizeof(aco_share_stack_t)) / STACK_ALIGNMENT * STACK_ALIGNMENT;
     if (memory == NULL || sz > SIZE_MAX - low || sz < sizeof(aco_share_stack_t) ||
-        high < low + STACK_MIN_SZ + sizeof(void *) + TOP_SZ) {
+        high < low + STACK_MIN_SZ + ACO_RETPTR_SZ + TOP_SZ) {
         errno = EINVAL;
         return NULL;
     }
@@ -1087,7 +1087,7 @@ aco_t *aco_ferry(aco_t *co)
 #ifndef ACO_CONFIG_SHARE_FPU_MXCSR_ENV
     ferry->reg[ACO_REG_IDX_FPU] = parent->reg[ACO_REG_IDX_FPU];
 #endif
-    void **return_address = (void **)(sp - sizeof(void *));
+    void **return_address = (void **)(sp - ACO_RETPTR_SZ);
     *return_address = NULL;
     ferry->reg[ACO_REG_IDX_RETADDR] = (void *)(uintptr_t)run_ferry;
     ferry->reg[ACO_REG_IDX_SP] = return_address;

@@ -15,7 +15,8 @@
  *   copying             said of coroutines that use one share stack in turn
  *   owner               the coroutine whose frames lie on a share stack right now
  *   save stack          the memory of a coroutine for its live frames while another is the owner
- *   control words       the x87 control word and the control bits of MXCSR
+ *   control words       the x87 control word and the control bits of MXCSR, or what a processor has
+ *                       instead of them
  *
  * A non-main coroutine is in state init (never resumed, or reset), running, yielded (in place on
  * its share stack, or saved out to its save stack), or end.
@@ -51,7 +52,13 @@
 #define ACO_REG_IDX_FPU 3     /* control words; no such word with ACO_CONFIG_SHARE_FPU_MXCSR_ENV */
 
 /*
- * Each processor has one block here and one in acosw.S. This one defines ACO_WORD and may define
+ * Each processor has one block here and one in acosw.S. docs/porting.md says what both owe. This
+ * one defines
+ *   ACO_WORD           bytes of a register
+ *   ACO_RETPTR_SZ      bytes from align_retptr to align_highptr: so many that SP at align_retptr is
+ *                      as the entry function expects it
+ *   ACO_AT(offset, co) the memory at an offset from the register `co`, as an operand
+ * and may define
  *   ACO_SWITCH_ASM(from, to)  a statement that suspends `from` and continues `to`. When `from`
  *                             is continued, the variable `to` holds it.
  * Where it does not, the inline functions call acosw(). The statement fills reg[] and names every
@@ -60,18 +67,21 @@
 #define ACO_STR(...) ACO_STR_EXPANDED(__VA_ARGS__)
 #define ACO_STR_EXPANDED(...) #__VA_ARGS__
 
-/* Operands, in a text that serves acosw.S and inline assembly. */
-#ifdef __ASSEMBLER__
-#define ACO_R(name) %name
+/* Of a text that serves acosw.S and inline assembly: an operand, and what ends an instruction. */
+#define ACO_REG(idx, co) ACO_AT(ACO_WORD*(idx), co)
+#if !defined(__APPLE__) || !defined(__aarch64__)
+#define ACO_NL ;
+#elif defined(__ASSEMBLER__)
+#define ACO_NL %%
 #else
-#define ACO_R(name) %%name
+#define ACO_NL %%%%
 #endif
-#define ACO_REG(idx, co) ACO_WORD*(idx)(ACO_R(co))
 
 #if defined(__x86_64__) && defined(__LP64__)
 
 #define ACO_ARCH_X86_64
-#define ACO_WORD 8 /* bytes */
+#define ACO_WORD 8
+#define ACO_RETPTR_SZ 8
 #define ACO_ASM_LOAD_FPU call aco_load_fpucw_mxcsr@PLT
 
 #define ACO_SWITCH_ASM(from, to)                                                                   \
@@ -87,7 +97,7 @@
                      "movq " ACO_STR(ACO_REG(ACO_REG_IDX_BP, rsi)) ", %%rbp\n\t"                   \
                      "movq " ACO_STR(ACO_REG(ACO_REG_IDX_SP, rsi)) ", %%rsp\n\t"                   \
                      "jmpq *" ACO_STR(ACO_REG(ACO_REG_IDX_RETADDR, rsi)) "\n\t"                    \
-                     ACO_ASM_LEFT                                                                  \
+                     ACO_ASM_LEFT("int3")                                                          \
                      "1:\n\t" ACO_ASM_LAND("endbr64\n\t")                                          \
                      ACO_ASM_TAKE_BASE("movslq ", rsi, ", %%rbx\n\taddq %%rsp, %%rbx\n\t")         \
                      ACO_ASM_END                                                                   \
@@ -100,7 +110,8 @@
 #elif defined(__i386__)
 
 #define ACO_ARCH_I386
-#define ACO_WORD 4 /* bytes */
+#define ACO_WORD 4
+#define ACO_RETPTR_SZ 4
 
 /* Position-independent code asks aco_get_pc_edx for its address, and calls through the PLT with
  * ebx loaded. That function is in each object, as one of another library would be called through
@@ -143,7 +154,7 @@ __asm__(".ifndef aco_get_pc_edx\n"
                      "movl " ACO_STR(ACO_REG(ACO_REG_IDX_BP, ecx)) ", %%ebp\n\t"                   \
                      "movl " ACO_STR(ACO_REG(ACO_REG_IDX_SP, ecx)) ", %%esp\n\t"                   \
                      "jmpl *" ACO_STR(ACO_REG(ACO_REG_IDX_RETADDR, ecx)) "\n\t"                    \
-                     ACO_ASM_LEFT                                                                  \
+                     ACO_ASM_LEFT("int3")                                                          \
                      "1:\n\t" ACO_ASM_LAND("endbr32\n\t")                                          \
                      ACO_ASM_TAKE_BASE("movl ", ecx, ", %%esi\n\taddl %%esp, %%esi\n\t")           \
                      ACO_ASM_END                                                                   \
@@ -152,11 +163,95 @@ __asm__(".ifndef aco_get_pc_edx\n"
                      : "memory", "cc", "ebx", "edx", "esi", "edi" ACO_CLOBBER_X87               \
                        ACO_CLOBBER_VECTOR)
 
+#elif defined(__aarch64__) && defined(__LP64__)
+
+#define ACO_ARCH_ARM64
+#define ACO_WORD 8
+#define ACO_RETPTR_SZ 16
+#define ACO_AT(offset, co) [co, offset]
+
+/* The jump is by x17, one of the two registers from which a landing pad for calls may be jumped to:
+ * an entry function has no other. The word at SP, for an entry function its return address, comes
+ * with it; where there is none, x30 is free anyway. */
+#define ACO_SWITCH_ASM(from, to)                                                                   \
+    do {                                                                                           \
+        register aco_t *aco_from __asm__("x0") = from, *aco_to __asm__("x1") = to;                 \
+        ACO_ASM_QUIET                                                                              \
+        __asm__ volatile(                                                                          \
+            ACO_ASM_KEEP_BASE("mov x3, sp\n\tsub x2, x19, x3\n\tstr w2, ", x0)                     \
+            "adr x2, 1f\n\t"                                                                       \
+            "mov x3, sp\n\t"                                                                       \
+            "str x2, " ACO_STR(ACO_REG(ACO_REG_IDX_RETADDR, x0)) "\n\t"                            \
+            "str x3, " ACO_STR(ACO_REG(ACO_REG_IDX_SP, x0)) "\n\t"                                 \
+            "str x29, " ACO_STR(ACO_REG(ACO_REG_IDX_BP, x0)) "\n\t"                                \
+            ACO_STR(ACO_ASM_FPU(x0, x1)) "\n\t"                                                    \
+            "ldr x17, " ACO_STR(ACO_REG(ACO_REG_IDX_RETADDR, x1)) "\n\t"                           \
+            "ldr x3, " ACO_STR(ACO_REG(ACO_REG_IDX_SP, x1)) "\n\t"                                 \
+            ACO_ASM_LEAVE(0x70, 29, 30) ACO_ASM_LEAVE_SIGNED                                       \
+            "ldr x29, " ACO_STR(ACO_REG(ACO_REG_IDX_BP, x1)) "\n\t"                                \
+            "mov sp, x3\n\t"                                                                       \
+            "ldr x30, [sp]\n\t"                                                                    \
+            "br x17\n\t"                                                                           \
+            ACO_ASM_LEFT("brk 0")                                                                  \
+            "1:\n\t" ACO_ASM_LAND("hint 36\n\t") /* bti j */                                      \
+            ACO_ASM_TAKE_BASE("ldrsw x19, ", x1, "\n\tadd x19, sp, x19\n\t")                       \
+            : "+r"(aco_from), "+r"(aco_to)                                                         \
+            :                                                                                      \
+            : "memory", "cc", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", \
+              "x13", "x14", "x15", "x16", "x17", "x18", "x19", "x20", "x21", "x22", "x23", "x24",  \
+              "x25", "x26", "x27", "x28", "x30", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7",   \
+              "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15", "v16", "v17", "v18", "v19",    \
+              "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30",         \
+              "v31" ACO_CLOBBER_PREDICATES);                                                       \
+        ACO_ASM_LOUD                                                                               \
+        to = aco_to;                                                                               \
+    } while (0)
+
+/* Keeps FPCR of `from`, and has that of `to` loaded if it differs: it is all control, the flags are
+ * in FPSR, which the ABI lets any call change. Changes x2 and x3. */
+#define ACO_ASM_FPU(from, to)                                                                      \
+    ACO_ASM_OWN_FPU(mrs x2, fpcr ACO_NL                                                            \
+                    str w2, ACO_REG(ACO_REG_IDX_FPU, from) ACO_NL                                  \
+                    ldr w3, ACO_REG(ACO_REG_IDX_FPU, to) ACO_NL                                    \
+                    cmp w2, w3 ACO_NL                                                              \
+                    b.eq 2f ACO_NL                                                                 \
+                    msr fpcr, x3 ACO_NL                                                            \
+                    2:)
+
+/* With return addresses signed, that of the function around is, and the one said instead is not. */
+#if defined(__ARM_FEATURE_PAC_DEFAULT) && defined(__GCC_HAVE_DWARF2_CFI_ASM)
+#define ACO_ASM_LEAVE_SIGNED ".cfi_negate_ra_state\n\t"
 #else
-#error "no block for this processor (x32 has none either): write one here and one in acosw.S"
+#define ACO_ASM_LEAVE_SIGNED
 #endif
 
-/* What the two x86 blocks share. */
+/* The vector registers of SVE have their lower parts in v0-v31, and are named with them. Functions
+ * that get SVE from an attribute instead of an option, or keep SME's ZA over a switch, must not
+ * contain the inline switch. */
+#ifdef __ARM_FEATURE_SVE
+#define ACO_CLOBBER_PREDICATES                                                                     \
+    , "p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p9", "p10", "p11", "p12", "p13",      \
+        "p14", "p15"
+#else
+#define ACO_CLOBBER_PREDICATES
+#endif
+
+#elif defined(__x86_64__)
+#error "x32 (-mx32) has no block in aco.h and acosw.S: compile with -m64 or -m32"
+#else
+#error "no block for this processor: write one in aco.h, section Processor, and one in acosw.S"
+#endif
+
+/* ---- What the two x86 blocks share ---- */
+
+#if defined(ACO_ARCH_X86_64) || defined(ACO_ARCH_I386)
+
+#ifdef __ASSEMBLER__
+#define ACO_R(name) %name
+#else
+#define ACO_R(name) %%name
+#endif
+#define ACO_AT(offset, co) offset(ACO_R(co))
 
 /* The word of control words: MXCSR's low half, in which bits 6-15 are control and the others are
  * sticky flags that the ABI lets any call change, and above it the x87 control word. */
@@ -166,59 +261,19 @@ __asm__(".ifndef aco_get_pc_edx\n"
  * value may cost tens of ns, and MXCSR's flags nearly always differ: so only what is control is
  * compared, each half by a load no wider than its store. Changes ebx and edx. There is no immediate
  * operand, since clang drops the dollar sign of one in Intel's syntax. */
-#ifdef ACO_CONFIG_SHARE_FPU_MXCSR_ENV
-#define ACO_ASM_FPU(from, to, load)
-#else
 #define ACO_ASM_FPU(from, to, load)                                                                \
-    stmxcsr ACO_REG(ACO_REG_IDX_FPU, from);                                                        \
-    fnstcw 2+ACO_REG(ACO_REG_IDX_FPU, from);                                                       \
-    movzwl ACO_REG(ACO_REG_IDX_FPU, from), ACO_R(edx);                                             \
-    xorw ACO_REG(ACO_REG_IDX_FPU, to), ACO_R(dx);                                                  \
-    leal ACO_MXCSR_CONTROL, ACO_R(ebx);                                                            \
-    andl ACO_R(ebx), ACO_R(edx);                                                                   \
-    movzwl 2+ACO_REG(ACO_REG_IDX_FPU, from), ACO_R(ebx);                                           \
-    xorw 2+ACO_REG(ACO_REG_IDX_FPU, to), ACO_R(bx);                                                \
-    orl ACO_R(ebx), ACO_R(edx);                                                                    \
-    jz 2f;                                                                                         \
-    load;                                                                                          \
-    2:
-#endif
-
-/* clang addresses a frame that has both over-aligned and variable-sized locals through a register
- * of its own (rbx, esi), which it does not let an asm clobber, nor says so. Its distance from SP is
- * kept in `base`: pushing the register would put call-frame information in the wrong. */
-#define ACO_BASE ACO_WORD*(ACO_REG_WORDS+1)+4 /* offset in aco_t */
-#ifdef __clang__
-#define ACO_ASM_KEEP_BASE(store, co) store ACO_STR(ACO_BASE(ACO_R(co))) "\n\t"
-#define ACO_ASM_TAKE_BASE(load, co, add) load ACO_STR(ACO_BASE(ACO_R(co))) add
-#else
-#define ACO_ASM_KEEP_BASE(store, co)
-#define ACO_ASM_TAKE_BASE(load, co, add)
-#endif
-
-/* From the load of BP to the jump, the compiler's call-frame information is wrong, be it in terms of
- * SP or of BP. What is said instead is that this is called from where `from` will continue, with SP
- * and BP as they were stored: so the function around it shows twice there. `breg`: DW_OP_breg of
- * the register with `from`; `bp`, `pc`: their numbers in DWARF. Unwinders look up the address before
- * a return address: the int3, never executed, is there for that. */
-#ifdef __GCC_HAVE_DWARF2_CFI_ASM
-#define ACO_ASM_LEAVE(breg, bp, pc)                                                                \
-    ".cfi_remember_state\n\t"                                                                      \
-    ".cfi_escape 0x0f, 3, " ACO_STR(breg, ACO_WORD*ACO_REG_IDX_SP) ", 0x06\n\t"                    \
-    ".cfi_escape 0x10, " ACO_STR(pc, 2, breg, ACO_WORD*ACO_REG_IDX_RETADDR) "\n\t"                 \
-    ".cfi_escape 0x10, " ACO_STR(bp, 2, breg, ACO_WORD*ACO_REG_IDX_BP) "\n\t"
-#define ACO_ASM_LEFT ".cfi_restore_state\n\tint3\n"
-#else
-#define ACO_ASM_LEAVE(breg, bp, pc)
-#define ACO_ASM_LEFT
-#endif
-
-/* An arrival is an indirect jump: with branch tracking on, it needs a landing pad. */
-#if defined(__CET__) && (__CET__ & 1)
-#define ACO_ASM_LAND(insn) insn
-#else
-#define ACO_ASM_LAND(insn)
-#endif
+    ACO_ASM_OWN_FPU(stmxcsr ACO_REG(ACO_REG_IDX_FPU, from);                                        \
+                    fnstcw 2+ACO_REG(ACO_REG_IDX_FPU, from);                                       \
+                    movzwl ACO_REG(ACO_REG_IDX_FPU, from), ACO_R(edx);                             \
+                    xorw ACO_REG(ACO_REG_IDX_FPU, to), ACO_R(dx);                                  \
+                    leal ACO_MXCSR_CONTROL, ACO_R(ebx);                                            \
+                    andl ACO_R(ebx), ACO_R(edx);                                                   \
+                    movzwl 2+ACO_REG(ACO_REG_IDX_FPU, from), ACO_R(ebx);                           \
+                    xorw 2+ACO_REG(ACO_REG_IDX_FPU, to), ACO_R(bx);                                \
+                    orl ACO_R(ebx), ACO_R(edx);                                                    \
+                    jz 2f;                                                                         \
+                    load;                                                                          \
+                    2:)
 
 /* The text is AT&T syntax also where the compiler writes Intel's (-masm=intel). */
 #define ACO_ASM_BEGIN "{|.att_syntax prefix\n\t}"
@@ -258,6 +313,60 @@ __asm__(".ifndef aco_get_pc_edx\n"
         "r29", "r30", "r31"
 #else
 #define ACO_CLOBBER_APX
+#endif
+
+#endif
+
+/* ---- What all blocks share ---- */
+
+/* What it is about, unless all coroutines share the control words. */
+#ifdef ACO_CONFIG_SHARE_FPU_MXCSR_ENV
+#define ACO_ASM_OWN_FPU(...)
+#else
+#define ACO_ASM_OWN_FPU(...) __VA_ARGS__
+#endif
+
+/* clang addresses a frame that has both over-aligned and variable-sized locals through a register
+ * of its own (rbx, esi, x19), which it does not let an asm clobber. Its distance from SP is kept in
+ * `base`: pushing the register would put call-frame information in the wrong. On other processors
+ * than x86 it warns of that, and of registers that an option reserves: not between QUIET and LOUD. */
+#define ACO_BASE ACO_WORD*(ACO_REG_WORDS+1)+4 /* offset in aco_t */
+#ifdef __clang__
+#define ACO_ASM_QUIET                                                                              \
+    _Pragma("clang diagnostic push") _Pragma("clang diagnostic ignored \"-Winline-asm\"")
+#define ACO_ASM_LOUD _Pragma("clang diagnostic pop")
+#define ACO_ASM_KEEP_BASE(store, co) store ACO_STR(ACO_AT(ACO_BASE, co)) "\n\t"
+#define ACO_ASM_TAKE_BASE(load, co, add) load ACO_STR(ACO_AT(ACO_BASE, co)) add
+#else
+#define ACO_ASM_QUIET
+#define ACO_ASM_LOUD
+#define ACO_ASM_KEEP_BASE(store, co)
+#define ACO_ASM_TAKE_BASE(load, co, add)
+#endif
+
+/* From the load of BP to the jump, the compiler's call-frame information is wrong, be it in terms of
+ * SP or of BP. What is said instead is that this is called from where `from` will continue, with SP
+ * and BP as they were stored: so the function around it shows twice there. `breg`: DW_OP_breg of
+ * the register with `from`; `bp`, `pc`: their numbers in DWARF, `pc` being that of the return
+ * address. Unwinders look up the address before a return address: `insn`, which is never executed,
+ * is there for that. */
+#ifdef __GCC_HAVE_DWARF2_CFI_ASM
+#define ACO_ASM_LEAVE(breg, bp, pc)                                                                \
+    ".cfi_remember_state\n\t"                                                                      \
+    ".cfi_escape 0x0f, 3, " ACO_STR(breg, ACO_WORD*ACO_REG_IDX_SP) ", 0x06\n\t"                    \
+    ".cfi_escape 0x10, " ACO_STR(pc, 2, breg, ACO_WORD*ACO_REG_IDX_RETADDR) "\n\t"                 \
+    ".cfi_escape 0x10, " ACO_STR(bp, 2, breg, ACO_WORD*ACO_REG_IDX_BP) "\n\t"
+#define ACO_ASM_LEFT(insn) ".cfi_restore_state\n\t" insn "\n"
+#else
+#define ACO_ASM_LEAVE(breg, bp, pc)
+#define ACO_ASM_LEFT(insn)
+#endif
+
+/* An arrival is an indirect jump: with branch tracking on, it needs a landing pad. */
+#if (defined(__CET__) && (__CET__ & 1)) || defined(__ARM_FEATURE_BTI_DEFAULT)
+#define ACO_ASM_LAND(insn) insn
+#else
+#define ACO_ASM_LAND(insn)
 #endif
 
 /* ==== Configuration ========================================================================== */
@@ -386,7 +495,7 @@ struct aco_share_stack_s {
     void *ptr;               /* lowest byte of the stack */
     size_t sz;               /* bytes from ptr on, a multiple of the page size */
     void *align_highptr;     /* end of what is used, aligned to 16 */
-    void *align_retptr;      /* the word below: always holds the protector's address (I4) */
+    void *align_retptr;      /* below: a word that always holds the protector's address (I4) */
     size_t align_validsz;    /* bytes from ptr to align_highptr */
     size_t align_limit;      /* bytes from ptr to align_retptr: no coroutine has more live bytes */
     aco_t *owner;            /* whose frames lie here now; NULL if nobody's */

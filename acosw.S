@@ -7,11 +7,12 @@
  * and on nothing else.
  *
  * A coroutine that has never run (state init). Continuing it is a jump to its entry function, which
- * finds the stack as a call would leave it: SP + word is a multiple of 16.
+ * finds SP and return address as a call would leave them: where calls push it, SP + word is a
+ * multiple of 16; where they leave it in a register, the switch loads that from SP, a multiple of 16.
  *
  *            align_highptr ->  +----------------------------+  multiple of 16
  *                              | address of the protector   |  where the entry function returns to
- *   reg[SP] = align_retptr ->  +----------------------------+
+ *   reg[SP] = align_retptr ->  +----------------------------+  ACO_RETPTR_SZ below
  *                              | unused                     |
  *
  *   reg[RETADDR] = fp, reg[BP] = 0 (ends the chain of frame pointers)
@@ -40,16 +41,13 @@
 
 /* ==== Portability ============================================================================ */
 
-#define LABEL(name) .type name, @function; name:
+#define LABEL(name) .type name, %function; name:
 #define FUNCTION(name) .balign 16; .globl name; LABEL(name)
 #define END(name) .cfi_endproc; .size name, .-name
 
-#if defined(__CET__) && (__CET__ & 1)
-#define LANDING_PAD(insn) insn
-#else
-#define LANDING_PAD(insn)
-#endif
+    .text
 
+#if defined(ACO_ARCH_X86_64) || defined(ACO_ARCH_I386)
 /* ==== What the two x86 blocks share ========================================================== */
 
 /* A callee-saved register goes to the stack or comes from there; unwinders are told. */
@@ -79,8 +77,8 @@
     ldmxcsr ACO_REG(ACO_REG_IDX_FPU, to)
 
     .att_syntax prefix /* also where the compiler was asked for Intel's */
-    .text
 
+#endif
 #if defined(ACO_ARCH_X86_64)
 /* ==== x86-64 (System V ABI) ================================================================== */
 
@@ -91,7 +89,7 @@
  */
 FUNCTION(acosw)
     .cfi_startproc
-    LANDING_PAD(endbr64)
+    ACO_ASM_LAND(endbr64)
     PUSH(%rbx)
     PUSH(%r12)
     PUSH(%r13)
@@ -114,7 +112,7 @@ FUNCTION(acosw)
 
 .Lcontinued:
     .cfi_restore_state
-    LANDING_PAD(endbr64)
+    ACO_ASM_LAND(endbr64)
     POP(%r15)
     POP(%r14)
     POP(%r13)
@@ -127,7 +125,7 @@ END(acosw)
 FUNCTION(aco_load_fpucw_mxcsr)
 .Lload_control_words:
     .cfi_startproc
-    LANDING_PAD(endbr64)
+    ACO_ASM_LAND(endbr64)
     LOAD_CONTROL_WORDS(rsi)
     ret
 END(aco_load_fpucw_mxcsr)
@@ -135,7 +133,7 @@ END(aco_load_fpucw_mxcsr)
 /* void aco_save_fpucw_mxcsr(void *p)  rdi: p */
 FUNCTION(aco_save_fpucw_mxcsr)
     .cfi_startproc
-    LANDING_PAD(endbr64)
+    ACO_ASM_LAND(endbr64)
     stmxcsr (%rdi)
     fnstcw 2(%rdi)
     ret
@@ -170,7 +168,7 @@ END(aco_funcp_protector_asm)
  */
 FUNCTION(acosw)
     .cfi_startproc
-    LANDING_PAD(endbr32)
+    ACO_ASM_LAND(endbr32)
     movl 4(%esp), %eax
     movl 8(%esp), %ecx
     PUSH(%ebx)
@@ -198,7 +196,7 @@ FUNCTION(acosw)
 
 .Lcontinued:
     .cfi_restore_state
-    LANDING_PAD(endbr32)
+    ACO_ASM_LAND(endbr32)
     POP(%edi)
     POP(%esi)
     POP(%ebx)
@@ -210,7 +208,7 @@ END(acosw)
 FUNCTION(aco_load_fpucw_mxcsr)
 .Lload_control_words:
     .cfi_startproc
-    LANDING_PAD(endbr32)
+    ACO_ASM_LAND(endbr32)
     PUSH(%eax)
     LOAD_CONTROL_WORDS(ecx)
     POP(%eax)
@@ -220,7 +218,7 @@ END(aco_load_fpucw_mxcsr)
 /* void aco_save_fpucw_mxcsr(void *p)  4(%esp): p */
 FUNCTION(aco_save_fpucw_mxcsr)
     .cfi_startproc
-    LANDING_PAD(endbr32)
+    ACO_ASM_LAND(endbr32)
     movl 4(%esp), %eax
     stmxcsr (%eax)
     fnstcw 2(%eax)
@@ -244,6 +242,115 @@ LABEL(aco_funcp_protector_asm)
     ud2
 END(aco_funcp_protector_asm)
 
+#elif defined(ACO_ARCH_ARM64)
+/* ==== arm64 (AAPCS64; differs from x86-64 in what is said) =================================== */
+
+/* Two registers go to the stack, which has room, or come from there; unwinders are told. */
+    .macro KEEP first, second, at
+    stp \first, \second, [sp, \at]
+    .cfi_rel_offset \first, \at
+    .cfi_rel_offset \second, \at + 8
+    .endm
+    .macro TAKE first, second, at
+    ldp \first, \second, [sp, \at]
+    .cfi_restore \first
+    .cfi_restore \second
+    .endm
+
+/* The start of a function, where the return address is signed if that was asked for, which is a
+ * landing pad as well; and its end. All are hints: every assembler knows them, and every processor
+ * runs them. */
+#ifdef __ARM_FEATURE_PAC_DEFAULT
+#define PROTECT hint 25 /* paciasp */ ACO_NL .cfi_negate_ra_state
+#define UNPROTECT hint 29 /* autiasp */ ACO_NL .cfi_negate_ra_state
+#else
+#define PROTECT ACO_ASM_LAND(hint 34) /* bti c */
+#define UNPROTECT
+#endif
+
+/*
+ * void *acosw(aco_t *from, aco_t *to)
+ *   x0  from; callee-saved: x19-x28 x29 d8-d15, FPCR; x30 holds the return address
+ *   x1  to; still so at the address jumped to
+ * What SVE and SME add is nobody's after a call.
+ */
+FUNCTION(acosw)
+    .cfi_startproc
+    PROTECT
+    sub sp, sp, 160
+    .cfi_adjust_cfa_offset 160
+    KEEP x19, x20, 0
+    KEEP x21, x22, 16
+    KEEP x23, x24, 32
+    KEEP x25, x26, 48
+    KEEP x27, x28, 64
+    KEEP d8, d9, 80
+    KEEP d10, d11, 96
+    KEEP d12, d13, 112
+    KEEP d14, d15, 128
+    str x30, [sp, 144]
+    .cfi_rel_offset x30, 144
+    .cfi_remember_state
+    adr x2, .Lcontinued
+    mov x3, sp
+    str x2, ACO_REG(ACO_REG_IDX_RETADDR, x0)
+    str x3, ACO_REG(ACO_REG_IDX_SP, x0)
+    str x29, ACO_REG(ACO_REG_IDX_BP, x0)
+    ACO_ASM_FPU(x0, x1)
+
+    ldr x17, ACO_REG(ACO_REG_IDX_RETADDR, x1)
+    ldr x3, ACO_REG(ACO_REG_IDX_SP, x1)
+    ldr x29, ACO_REG(ACO_REG_IDX_BP, x1)
+    /* x29: DW_CFA_expression 29, { DW_OP_breg0 8*ACO_REG_IDX_BP } */
+    .cfi_escape 0x10, 29, 2, 0x70, 8*ACO_REG_IDX_BP
+    mov sp, x3
+    /* CFA: DW_CFA_def_cfa_expression { DW_OP_breg0 8*ACO_REG_IDX_SP; deref; plus_uconst 160 } */
+    .cfi_escape 0x0f, 6, 0x70, 8*ACO_REG_IDX_SP, 0x06, 0x23, 0xa0, 0x01
+    ldr x30, [sp] /* the return address of an entry function */
+    br x17
+
+.Lcontinued:
+    .cfi_restore_state
+    ACO_ASM_LAND(hint 36) /* bti j */
+    TAKE x19, x20, 0
+    TAKE x21, x22, 16
+    TAKE x23, x24, 32
+    TAKE x25, x26, 48
+    TAKE x27, x28, 64
+    TAKE d8, d9, 80
+    TAKE d10, d11, 96
+    TAKE d12, d13, 112
+    TAKE d14, d15, 128
+    ldr x30, [sp, 144]
+    .cfi_restore x30
+    add sp, sp, 160
+    .cfi_adjust_cfa_offset -160
+    UNPROTECT
+    ret
+END(acosw)
+
+/* void aco_save_fpucw_mxcsr(void *p)  x0: p */
+FUNCTION(aco_save_fpucw_mxcsr)
+    .cfi_startproc
+    ACO_ASM_LAND(hint 34) /* bti c */
+    mrs x1, fpcr
+    str w1, [x0]
+    ret
+END(aco_save_fpucw_mxcsr)
+
+/* SP is at align_retptr, and aligned for a call, which leaves alone what lies there. */
+    .balign 16
+LABEL(aco_coroutine_end)
+    .cfi_startproc
+    .cfi_undefined x30
+    nop
+    .size aco_coroutine_end, 4
+    .globl aco_funcp_protector_asm
+LABEL(aco_funcp_protector_asm)
+    bl aco_funcp_protector
+    brk 1
+END(aco_funcp_protector_asm)
+
 #endif
 
 /* ==== Notes ================================================================================== */
@@ -252,22 +359,36 @@ END(aco_funcp_protector_asm)
     .section .rodata
     .globl ACO_SWITCH_CONFIG
     .hidden ACO_SWITCH_CONFIG
-    .type ACO_SWITCH_CONFIG, @object
+    .type ACO_SWITCH_CONFIG, %object
     .size ACO_SWITCH_CONFIG, 1
 ACO_SWITCH_CONFIG:
     .byte 0
 
-/* Indirect branch tracking holds here; a shadow stack does not, since none is switched. */
+/* Indirect branch tracking holds here, and on arm64 the signing of return addresses; a shadow stack
+ * does not, since none is switched. */
 #if defined(__CET__) && (__CET__ & 1)
-    .section .note.gnu.property, "a", @note
+#define PROPERTY 0xc0000002 /* GNU_PROPERTY_X86_FEATURE_1_AND */
+#define FEATURES 1 /* IBT */
+#elif defined(__ARM_FEATURE_BTI_DEFAULT) && defined(__ARM_FEATURE_PAC_DEFAULT)
+#define PROPERTY 0xc0000000 /* GNU_PROPERTY_AARCH64_FEATURE_1_AND */
+#define FEATURES 3 /* BTI, PAC */
+#elif defined(__ARM_FEATURE_BTI_DEFAULT)
+#define PROPERTY 0xc0000000
+#define FEATURES 1
+#elif defined(__ARM_FEATURE_PAC_DEFAULT)
+#define PROPERTY 0xc0000000
+#define FEATURES 2
+#endif
+#ifdef PROPERTY
+    .section .note.gnu.property, "a", %note
     .balign ACO_WORD
     .long 4, 2f - 1f, 5 /* NT_GNU_PROPERTY_TYPE_0 */
     .asciz "GNU"
 1:
-    .long 0xc0000002 /* GNU_PROPERTY_X86_FEATURE_1_AND */
-    .long 4, 1 /* IBT */
+    .long PROPERTY
+    .long 4, FEATURES
     .balign ACO_WORD
 2:
 #endif
 
-    .section .note.GNU-stack, "", @progbits
+    .section .note.GNU-stack, "", %progbits

@@ -596,6 +596,8 @@ static size_t run_groups(const struct group *groups, size_t amount)
 #define PROCESSOR "x86-64"
 #elif defined(ACO_ARCH_I386)
 #define PROCESSOR "i386"
+#elif defined(ACO_ARCH_ARM64)
+#define PROCESSOR "arm64"
 #else
 #define PROCESSOR "another processor"
 #endif

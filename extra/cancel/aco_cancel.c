@@ -41,7 +41,7 @@ static void on_deletion(_Unwind_Reason_Code reason, struct _Unwind_Exception *ex
 }
 
 /* Called before the cleanups of each frame, with the stack pointer that it had when it called.
- * Above that of the entry function there is nothing more to clean up. */
+ * Above those of the entry function there is nothing more to clean up. */
 static _Unwind_Reason_Code end_after_last_frame(int version, _Unwind_Action actions,
                                                 _Unwind_Exception_Class class,
                                                 struct _Unwind_Exception *exception,
@@ -50,7 +50,7 @@ static _Unwind_Reason_Code end_after_last_frame(int version, _Unwind_Action acti
     aco_t *co = (aco_t *)arg;
     (void)version;
     (void)class;
-    if (_Unwind_GetCFA(context) >= (uintptr_t)co->share_stack->align_highptr) {
+    if (_Unwind_GetCFA(context) >= (uintptr_t)co->share_stack->align_retptr) {
         free((char *)exception - offsetof(thrown_t, exception));
         co->wakes = 0;
         aco_exit1(co);

@@ -106,6 +106,8 @@ static void *faulting_instruction(const void *context)
     return (void *)interrupted->uc_mcontext.gregs[REG_RIP];
 #elif defined(ACO_ARCH_I386)
     return (void *)interrupted->uc_mcontext.gregs[REG_EIP];
+#elif defined(ACO_ARCH_ARM64)
+    return (void *)interrupted->uc_mcontext.pc;
 #else
     (void)interrupted;
     return NULL;
