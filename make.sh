@@ -6,7 +6,7 @@
 # Relies on bash 4.4, a C compiler and binutils; says what else is missing and how to get it.
 set -euo pipefail
 
-readonly USAGE="usage: ./make.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-man] [-h]
+readonly USAGE="usage: ./make.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] [-o no-man] [-h]
                  [library | run | tests | install | uninstall]
 
   (nothing)       build the library, the synopsis, the tutorials and the benchmark
@@ -19,22 +19,30 @@ readonly USAGE="usage: ./make.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-man] [
   -i              first install what is missing (with apt-get)
   -o no-m32       leave out the 32-bit variants
   -o no-valgrind  leave out the variants that talk to valgrind
+  -o no-qemu      leave out the variants for other processors, which qemu runs
   -o no-man       install no manual pages
   -h              this text
 
-  CC, CXX         the compilers (gcc, g++)
+  CC, CXX         the compilers (gcc, g++); for other processors it is always clang
   CFLAGS          more options for them, for instance CFLAGS=-O3. What of it configures the library,
                   as -DACO_CONFIG_SHARE_FPU_MXCSR_ENV, install tells pkg-config and CMake, too
   LDFLAGS         more options to link libaco.so with
   PREFIX          where to install (/usr/local); LIBDIR: where the libraries (lib, in PREFIX)
   DESTDIR         what to put before these names, for packagers
 
-A variant is output/NAME..[m32.]{no_valgrind|valgrind}.{standaloneFPUenv|shareFPUenv}"
+A variant is output/NAME..[m32.]{no_valgrind|valgrind}.{standaloneFPUenv|shareFPUenv}
+or output/NAME..{arm64}.no_valgrind.{standaloneFPUenv|shareFPUenv}"
 
 shopt -s nullglob
 # Optional parts, each in a folder of its own.
 EXTRA=(extra/*/aco_*.c)
 TESTS=(tests/test_*.c extra/*/test_*.c)
+# Other processors: name|in names of Debian's packages|emulator|where it finds libraries|options for
+# clang.
+readonly FOREIGN=(
+    "arm64|arm64|qemu-aarch64|/usr/aarch64-linux-gnu|--target=aarch64-linux-gnu"
+)
+readonly FOREIGN_FLAGS=(-fuse-ld=lld -Wno-unused-command-line-argument)
 readonly PROGRAMS=(test_aco_synopsis test_aco_tutorial_{0..6} test_aco_benchmark)
 readonly WARNINGS=(-Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wundef -Werror)
 readonly OUTPUT=output
@@ -43,8 +51,7 @@ read -r -a CXX_COMPILER <<< "${CXX:-g++}"
 read -r -a EXTRA_FLAGS <<< "${CFLAGS:-}"
 read -r -a LINK_FLAGS <<< "${LDFLAGS:-}"
 # DWARF 4, since memcheck of Debian 12 can't read the version 5 that clang writes.
-readonly COMPILE=("${COMPILER[@]}" -std=gnu99 -gdwarf-4 -O2 "${WARNINGS[@]}"
-    "${EXTRA_FLAGS[@]}" -I.)
+readonly OPTIONS=(-std=gnu99 -gdwarf-4 -O2 "${WARNINGS[@]}" "${EXTRA_FLAGS[@]}" -I.)
 
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
@@ -99,9 +106,34 @@ find_missing() {
             fi
         fi
     fi
+    if ((qemu)); then
+        find_missing_foreign
+    fi
     if [[ $all == all ]]; then
         find_missing_tools
     fi
+}
+
+# What compiles for other processors, and runs that.
+find_missing_foreign() {
+    local entry name package emulator triple without="-o no-qemu"
+    command -v clang > /dev/null || MISSING+=("clang|to compile for other processors|$without")
+    command -v ld.lld > /dev/null || MISSING+=("lld|to link for other processors|$without")
+    for entry in "${FOREIGN[@]}"; do
+        IFS='|' read -r name package emulator _ triple <<< "$entry"
+        can_link "$triple" ||
+            MISSING+=("libc6-dev-$package-cross libgcc-12-dev-$package-cross|for $name|$without")
+    done
+    command -v "$emulator" > /dev/null ||
+        MISSING+=("qemu-user|to run programs for other processors|$without")
+}
+
+# Compiles and links a program for another processor, whose options are given in one word.
+can_link() {
+    local triple
+    read -r -a triple <<< "$1"
+    printf '#include <stdio.h>\nint main(void) { return puts("") < 0; }\n' |
+        clang "${triple[@]}" "${FOREIGN_FLAGS[@]}" -x c - -o /dev/null 2> /dev/null
 }
 
 # Tools without which some tests are skipped, and the benchmark runs with another allocator.
@@ -257,18 +289,44 @@ finish_targets() {
     fi
 }
 
-# The options of the variant [m32.]{no_valgrind|valgrind}.{standaloneFPUenv|shareFPUenv}[.stress].
-flags_of() {
-    local variant=.$1.
-    [[ $variant == *.m32.* ]] && printf '%s\n' -m32
-    [[ $variant == *.valgrind.* ]] && printf '%s\n' -DACO_USE_VALGRIND
-    [[ $variant == *.shareFPUenv.* ]] && printf '%s\n' -DACO_CONFIG_SHARE_FPU_MXCSR_ENV
-    [[ $variant == *.stress.* ]] && printf '%s\n' -DACO_CONFIG_STRESS
-    return 0
+# The entry of FOREIGN for a variant, in the array ENTRY; fails if it is for this processor.
+find_foreign() {
+    local entry
+    for entry in "${FOREIGN[@]}"; do
+        IFS='|' read -r -a ENTRY <<< "$entry"
+        [[ $1 != "${ENTRY[0]}".* ]] || return 0
+    done
+    return 1
 }
 
-# All combinations of [m32.] with the words given and the two builds of control words.
+# The command, in COMPILE, for the variant {[m32.]|{arm64}.}{no_valgrind|valgrind}.
+# {standaloneFPUenv|shareFPUenv}[.stress].
+find_compile() {
+    local variant=.$1. triple
+    COMPILE=("${COMPILER[@]}")
+    if find_foreign "$1"; then
+        read -r -a triple <<< "${ENTRY[4]}"
+        COMPILE=(clang "${triple[@]}" "${FOREIGN_FLAGS[@]}")
+    fi
+    COMPILE+=("${OPTIONS[@]}")
+    [[ $variant != *.m32.* ]] || COMPILE+=(-m32)
+    [[ $variant != *.valgrind.* ]] || COMPILE+=(-DACO_USE_VALGRIND)
+    [[ $variant != *.shareFPUenv.* ]] || COMPILE+=(-DACO_CONFIG_SHARE_FPU_MXCSR_ENV)
+    [[ $variant != *.stress.* ]] || COMPILE+=(-DACO_CONFIG_STRESS)
+}
+
+# All combinations of [m32.] with the words given and the two builds of control words, and those for
+# other processors.
 variants() {
+    native_variants "$@"
+    local entry
+    for entry in "${FOREIGN[@]}"; do
+        ((qemu)) || continue
+        printf '%s.no_valgrind.%s\n' "${entry%%|*}" standaloneFPUenv "${entry%%|*}" shareFPUenv
+    done
+}
+
+native_variants() {
     local bits valgrind_word fpu
     for bits in "" m32.; do
         [[ $bits == m32. && $m32 == 0 ]] && continue
@@ -283,14 +341,14 @@ variants() {
 
 # The objects of the library in a variant, in OBJECTS.
 make_objects() {
-    local variant=$1 source object flags
-    mapfile -t flags < <(flags_of "$variant")
+    local variant=$1 source object
+    find_compile "$variant"
     OBJECTS=()
     for source in aco.c acosw.S "${EXTRA[@]}"; do
         object=$(basename "${source%.*}")
         object=$OUTPUT/objects/$object..$variant.o
         make_target "$object" aco.h "${source%.*}".[chS] -- \
-            "${COMPILE[@]}" "${flags[@]}" -fPIC -c "$source" -o "$object"
+            "${COMPILE[@]}" -fPIC -c "$source" -o "$object"
         OBJECTS+=("$object")
     done
 }
@@ -327,40 +385,56 @@ make_default_libraries() {
 }
 
 make_programs() {
-    local variant program target flags
+    local variant program target
     for variant in $(variants no_valgrind valgrind); do
-        mapfile -t flags < <(flags_of "$variant")
+        find_compile "$variant"
         for program in "${PROGRAMS[@]}"; do
             target=$OUTPUT/$program..$variant
             make_target "$target" "$program.c" aco_assert_override.h \
                 "$OUTPUT/libaco..$variant.a" -- \
-                "${COMPILE[@]}" "${flags[@]}" "$program.c" "$OUTPUT/libaco..$variant.a" \
+                "${COMPILE[@]}" "$program.c" "$OUTPUT/libaco..$variant.a" \
                 -o "$target" -lpthread
         done
     done
     finish_targets
 }
 
-# A test may ask for more options and sources in a line "// build: ...".
+# Each test is built four times for this processor and for -m32. For each that is emulated, which
+# takes time, two builds differ in all that the four do.
+test_variants() {
+    local variant entry
+    for variant in $(native_variants no_valgrind); do
+        printf '%s\n' "$variant" "$variant.stress"
+    done
+    for entry in "${FOREIGN[@]}"; do
+        ((qemu)) || continue
+        printf '%s.no_valgrind.%s\n' "${entry%%|*}" standaloneFPUenv \
+            "${entry%%|*}" shareFPUenv.stress
+    done
+}
+
+# A test may ask for more options and sources in a line "// build: ...", for x86 alone in a line
+# "// build x86: ...". A line "// only x86" says that other processors have nothing for it.
 make_tests() {
-    local variant stress source target flags more
-    for variant in $(variants no_valgrind); do
-        for stress in "" .stress; do
-            make_objects "$variant$stress"
-        done
+    local variant source target more asks cmocka
+    for variant in $(test_variants); do
+        make_objects "$variant"
     done
     finish_targets
-    for variant in $(variants no_valgrind); do
-        for stress in "" .stress; do
-            make_objects "$variant$stress"
-            mapfile -t flags < <(flags_of "$variant$stress")
-            for source in "${TESTS[@]}"; do
-                target=$OUTPUT/tests/$(basename "$source" .c)..$variant$stress
-                read -r -a more < <(sed -n 's,^// build: ,,p' "$source"; echo)
-                make_target "$target" "$source" {tests,extra/*}/*.[ch] "${OBJECTS[@]}" -- \
-                    "${COMPILE[@]}" "${flags[@]}" "$source" tests/harness.c "${OBJECTS[@]}" \
-                    "${more[@]}" -o "$target" -lcmocka -lpthread -lm -ldl
-            done
+    for variant in $(test_variants); do
+        make_objects "$variant"
+        asks=build cmocka=(-Itests/foreign tests/foreign/cmocka.c)
+        if ! find_foreign "$variant"; then
+            asks='build\( x86\)*' cmocka=(-lcmocka)
+        fi
+        for source in "${TESTS[@]}"; do
+            [[ $asks != build || $(< "$source") != *$'\n// only x86\n'* ]] || continue
+            target=$OUTPUT/tests/$(basename "$source" .c)..$variant
+            mapfile -t more < <(sed -n "s|^// $asks: ||p" "$source" | tr ' ' '\n')
+            make_target "$target" "$source" {tests,tests/foreign,extra/*}/*.[ch] \
+                "${OBJECTS[@]}" -- \
+                "${COMPILE[@]}" "$source" tests/harness.c "${OBJECTS[@]}" "${more[@]}" \
+                -o "$target" "${cmocka[@]}" -lpthread -lm -ldl
         done
     done
     finish_targets
@@ -396,7 +470,7 @@ run() {
 
 # ---- Command line --------------------------------------------------------------------------------
 
-m32=1 valgrind=1 man=1 install=0 built=0 PIDS=()
+m32=1 valgrind=1 qemu=1 man=1 install=0 built=0 PIDS=()
 while getopts :io:h option; do
     case $option in
     i) install=1 ;;
@@ -404,6 +478,7 @@ while getopts :io:h option; do
         case $OPTARG in
         no-m32) m32=0 ;;
         no-valgrind) valgrind=0 ;;
+        no-qemu) qemu=0 ;;
         no-man) man=0 ;;
         *) usage_error "unknown option -o $OPTARG" ;;
         esac
@@ -440,6 +515,12 @@ if [[ $goal == *install ]]; then
     install_or_remove "$goal"
     exit
 fi
+# For test.sh and the scripts that it runs: name|emulator|command that compiles.
+for entry in "${FOREIGN[@]}"; do
+    ((qemu)) || break
+    IFS='|' read -r -a ENTRY <<< "$entry"
+    printf '%s|%s -L %s|clang %s %s\n' "${ENTRY[@]:0:1}" "${ENTRY[@]:2:3}" "${FOREIGN_FLAGS[*]}"
+done > "$OUTPUT/.foreign"
 make_libraries
 if [[ $goal != library ]]; then
     make_programs

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Builds what is missing and runs every test: the programs of output/ in every variant, those that
-# know valgrind under memcheck, and those of tests/. Ends with a summary, and with 0 only if some
+# know valgrind under memcheck, those for other processors under qemu, and those of tests/. Ends with a summary, and with 0 only if some
 # test ran and none failed. Relies on make.sh next to it.
 set -euo pipefail
 
-readonly USAGE="usage: ./test.sh [-i] [-o no-m32] [-o no-valgrind] [-h]
+readonly USAGE="usage: ./test.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] [-h]
                  [loop | version_check=X.Y.Z | NAME...]
 
   (nothing)            every test once
@@ -21,6 +21,7 @@ readonly USAGE="usage: ./test.sh [-i] [-o no-m32] [-o no-valgrind] [-h]
 
 # What the programs are called with, so that all of them take a minute or two.
 declare -rA ARGUMENTS=([test_aco_benchmark]=--quick)
+declare -rA EMULATED_ARGUMENTS=([test_aco_benchmark]=--headline)
 
 # Exit statuses other than 0: an offending coroutine ends in abort().
 declare -rA EXPECTED=([test_aco_tutorial_4]=134 [test_aco_tutorial_5]=134)
@@ -48,10 +49,22 @@ find_command() {
     *..valgrind.* | *.m32.valgrind.*)
         COMMAND=("${MEMCHECK[@]}" "--log-file=$log.memcheck" "./$path")
         ;;
+    *..*) find_emulator "${path#*..}" ;;
     esac
-    if [[ -n ${ARGUMENTS[$program]:-} ]]; then
-        COMMAND+=("${ARGUMENTS[$program]}")
+    if [[ ${COMMAND[0]} == qemu-* ]]; then
+        COMMAND+=(${EMULATED_ARGUMENTS[$program]:+"${EMULATED_ARGUMENTS[$program]}"})
+    else
+        COMMAND+=(${ARGUMENTS[$program]:+"${ARGUMENTS[$program]}"})
     fi
+}
+
+# Puts the emulator that the variant $1 needs, if any, before the command.
+find_emulator() {
+    local name emulator
+    while IFS='|' read -r name emulator _; do
+        # shellcheck disable=SC2206 # it is a command of several words
+        [[ $1 != "$name".* ]] || COMMAND=($emulator "${COMMAND[@]}")
+    done < output/.foreign
 }
 
 # Whether memcheck ran and found nothing. One that aborts can't free, so its leaks don't count.
@@ -174,7 +187,7 @@ while getopts :io:h option; do
     o)
         case $OPTARG in
         no-m32) m32=0 ;;
-        no-valgrind) ;;
+        no-valgrind | no-qemu) ;;
         *) usage_error "unknown option -o $OPTARG" ;;
         esac
         make_options+=(-o "$OPTARG")

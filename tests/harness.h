@@ -27,6 +27,11 @@
 #define STRESS 0
 #endif
 
+/* 1 where qemu runs the test. */
+#ifndef EMULATED
+#define EMULATED 0
+#endif
+
 #define NOINLINE __attribute__((noinline))
 #define ARRAY_SZ(array) (sizeof(array) / sizeof((array)[0]))
 

@@ -7,6 +7,7 @@
 #   OUTPUT   directory with libaco.a and libaco.so for x86-64, output if not set
 #   M32      not empty if programs for i386 can be built and run
 #   TMP      directory in which each script makes one of its own for what it builds
+# Of other processors, test.sh leaves in $OUTPUT/.foreign which of them programs can be built for.
 # They exit with 0 if all is well, 77 if there is nothing they can test here, and otherwise with
 # another status after having said why.
 #
@@ -29,6 +30,18 @@ if [ -n "$M32" ]; then
 else
     echo "i386: not available, not tested"
 fi
+
+# The names of other processors for which programs can be built and run, and of each the compiler with
+# options, and the emulator.
+FOREIGN=()
+declare -A CROSS EMULATOR
+if [ -f "$OUTPUT/.foreign" ]; then
+    while IFS='|' read -r name emulator command; do
+        FOREIGN+=("$name")
+        EMULATOR[$name]=$emulator CROSS[$name]=$command
+    done <"$OUTPUT/.foreign"
+fi
+[ ${#FOREIGN[@]} -gt 0 ] || echo "other processors: not available, not tested"
 
 fail() {
     echo "FAILED: $*" >&2

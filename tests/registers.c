@@ -8,6 +8,8 @@
  * what has changed.
  */
 #include "aco.h"
+#include "control_words.h"
+#include "registers_lists.h"
 
 #include <signal.h>
 
@@ -15,9 +17,9 @@
 #define ROUNDS 3
 #define ALIGNMENT 64
 #define ALIGNED_SZ 192u
+#define OTHER_SET 4      /* of the control words: results are flushed to zero */
 #define LEAF_SZ 96u      /* bytes, of which all would fit a red zone */
 #define BELOW_SZ 512u    /* bytes below the stack pointer that are overwritten; a red zone is 128 */
-#define MXCSR_OTHER 0x9f80u
 
 /* ==== Values ================================================================================== */
 
@@ -28,10 +30,6 @@ typedef struct {
 
 /* Takes `x` through a register, so that its value is not known and not worked out again. */
 #define LAUNDER(constraint, x) __asm__ volatile("" : "+" constraint(x))
-
-#define TIMES_4(X) X(0) X(1) X(2) X(3)
-#define TIMES_16(X)                                                                                \
-    TIMES_4(X) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
 
 /* Numbers that all kinds of floating point represent exactly. */
 #define FLOAT_VALUE(type, i) ((type)(seed & 0xfff) + (type)(i) + (type)0.25)
@@ -46,17 +44,11 @@ typedef struct {
     wrong_ints |= int_##i ^ INT_VALUE(i);
 #define ALL_INTS(X) TIMES_16(X)
 
-/* Where the compiler calculates in x87 registers, there are those for all three. */
-#ifdef __SSE2_MATH__
-#define FLOAT_CONSTRAINT "x"
-#else
-#define FLOAT_CONSTRAINT "t"
-#endif
 #define DECLARE_DOUBLE(i)                                                                          \
     double double_##i = FLOAT_VALUE(double, i);                                                    \
-    LAUNDER(FLOAT_CONSTRAINT, double_##i);
+    LAUNDER(DOUBLE_CONSTRAINT, double_##i);
 #define CHECK_DOUBLE(i)                                                                            \
-    LAUNDER(FLOAT_CONSTRAINT, double_##i);                                                         \
+    LAUNDER(DOUBLE_CONSTRAINT, double_##i);                                                         \
     wrong_floats += double_##i != FLOAT_VALUE(double, i);
 #define ALL_DOUBLES(X) TIMES_16(X)
 
@@ -68,43 +60,53 @@ typedef struct {
     wrong_floats += float_##i != FLOAT_VALUE(float, i);
 #define ALL_FLOATS(X) TIMES_4(X)
 
+/* What this processor, with these options, has none of, is left out. */
+#ifdef LONG_DOUBLE_CONSTRAINT
 #define DECLARE_LONG_DOUBLE(i)                                                                     \
     long double long_double_##i = FLOAT_VALUE(long double, i);                                     \
-    LAUNDER("t", long_double_##i);
+    LAUNDER(LONG_DOUBLE_CONSTRAINT, long_double_##i);
 #define CHECK_LONG_DOUBLE(i)                                                                       \
-    LAUNDER("t", long_double_##i);                                                                 \
+    LAUNDER(LONG_DOUBLE_CONSTRAINT, long_double_##i);                                              \
     wrong_floats += long_double_##i != FLOAT_VALUE(long double, i);
 #define ALL_LONG_DOUBLES(X) TIMES_4(X)
+#else
+#define ALL_LONG_DOUBLES(X)
+#endif
 
-#ifdef __SSE2__
-#define HAVE_VECTORS
+#ifdef VECTOR_CONSTRAINT
 typedef uint32_t vector_t __attribute__((vector_size(16)));
 #define VECTOR_VALUE(i) {seed + (i), seed ^ (i), ~seed, seed * (i)}
 #define DECLARE_VECTOR(i)                                                                          \
     vector_t vector_##i = VECTOR_VALUE(i);                                                         \
-    LAUNDER("x", vector_##i);
+    LAUNDER(VECTOR_CONSTRAINT, vector_##i);
 #define CHECK_VECTOR(i)                                                                            \
-    LAUNDER("x", vector_##i);                                                                      \
+    LAUNDER(VECTOR_CONSTRAINT, vector_##i);                                                        \
     wrong_lanes |= vector_##i ^ (vector_t)VECTOR_VALUE(i);
 #define ALL_VECTORS(X) TIMES_16(X)
 #else
 #define ALL_VECTORS(X)
 #endif
 
-#ifdef __AVX__
-#define HAVE_WIDE_VECTORS
+#ifdef WIDE_VECTOR_CONSTRAINT
 typedef uint32_t wide_vector_t __attribute__((vector_size(32)));
 #define WIDE_VECTOR_VALUE(i)                                                                       \
     {seed, seed + (i), seed - (i), seed ^ (i), ~seed, seed * (i), seed + 9, seed + 10}
 #define DECLARE_WIDE_VECTOR(i)                                                                     \
     wide_vector_t wide_##i = WIDE_VECTOR_VALUE(i);                                                 \
-    LAUNDER("x", wide_##i);
+    LAUNDER(WIDE_VECTOR_CONSTRAINT, wide_##i);
 #define CHECK_WIDE_VECTOR(i)                                                                       \
-    LAUNDER("x", wide_##i);                                                                        \
+    LAUNDER(WIDE_VECTOR_CONSTRAINT, wide_##i);                                                     \
     wrong_wide |= wide_##i ^ (wide_vector_t)WIDE_VECTOR_VALUE(i);
 #define ALL_WIDE_VECTORS(X) TIMES_16(X)
 #else
 #define ALL_WIDE_VECTORS(X)
+#endif
+
+/* Of a length that only the processor knows. */
+#ifdef DECLARE_SCALABLE
+#define ALL_SCALABLE(X) TIMES_16(X)
+#else
+#define ALL_SCALABLE(X)
 #endif
 
 /* ==== Keepers ================================================================================= */
@@ -177,61 +179,6 @@ static NOINLINE void publish_and_yield(uint32_t seed)
 
 /* ==== The other side ========================================================================== */
 
-#define SYNTAX_BEGIN "{|.att_syntax prefix\n\t}"
-#define SYNTAX_END "{|\n\t.intel_syntax noprefix}"
-
-#ifdef __AVX__
-#define OVERWRITE_VECTOR(i) "vcmptrueps %%ymm" #i ", %%ymm" #i ", %%ymm" #i "\n\t"
-#else
-#define OVERWRITE_VECTOR(i) "pcmpeqd %%xmm" #i ", %%xmm" #i "\n\t"
-#endif
-#define OVERWRITE_X87(i) "fldpi\n\t"
-#define EMPTY_X87(i) "fstp %%st(0)\n\t"
-#define TIMES_8(X) TIMES_4(X) X(4) X(5) X(6) X(7)
-#define X87_REGISTERS                                                                              \
-    "st", "st(1)", "st(2)", "st(3)", "st(4)", "st(5)", "st(6)", "st(7)"
-
-/* Leaves another value in every register but the stack and frame pointer. No immediate operands:
- * with -masm=intel not every compiler would take them for such. */
-#ifdef __x86_64__
-#define OVERWRITE_REGISTERS()                                                                      \
-    do {                                                                                           \
-        uintptr_t junk = 0x5c5c5c5c;                                                               \
-        __asm__ volatile(SYNTAX_BEGIN TIMES_8(OVERWRITE_X87) TIMES_8(EMPTY_X87)                    \
-                         TIMES_16(OVERWRITE_VECTOR)                                                \
-                         "movq %%rax, %%rbx\n\tmovq %%rax, %%rcx\n\tmovq %%rax, %%rdx\n\t"         \
-                         "movq %%rax, %%rsi\n\tmovq %%rax, %%rdi\n\tmovq %%rax, %%r8\n\t"          \
-                         "movq %%rax, %%r9\n\tmovq %%rax, %%r10\n\tmovq %%rax, %%r11\n\t"          \
-                         "movq %%rax, %%r12\n\tmovq %%rax, %%r13\n\tmovq %%rax, %%r14\n\t"         \
-                         "movq %%rax, %%r15" SYNTAX_END                                            \
-                         : "+a"(junk)                                                              \
-                         :                                                                         \
-                         : "rbx", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12",     \
-                           "r13", "r14", "r15", X87_REGISTERS, "xmm0", "xmm1", "xmm2", "xmm3",     \
-                           "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",       \
-                           "xmm12", "xmm13", "xmm14", "xmm15", "cc");                              \
-    } while (0)
-#else
-#ifdef __SSE2__
-#define OVERWRITE_VECTORS TIMES_8(OVERWRITE_VECTOR)
-#define VECTOR_REGISTERS , "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7"
-#else
-#define OVERWRITE_VECTORS
-#define VECTOR_REGISTERS
-#endif
-#define OVERWRITE_REGISTERS()                                                                      \
-    do {                                                                                           \
-        uintptr_t junk = 0x5c5c5c5c;                                                               \
-        __asm__ volatile(SYNTAX_BEGIN TIMES_8(OVERWRITE_X87) TIMES_8(EMPTY_X87) OVERWRITE_VECTORS  \
-                         "movl %%eax, %%ebx\n\tmovl %%eax, %%ecx\n\tmovl %%eax, %%edx\n\t"         \
-                         "movl %%eax, %%esi\n\tmovl %%eax, %%edi" SYNTAX_END                       \
-                         : "+a"(junk)                                                              \
-                         :                                                                         \
-                         : "ebx", "ecx", "edx", "esi", "edi", "cc",                                \
-                           X87_REGISTERS VECTOR_REGISTERS);                                        \
-    } while (0)
-#endif
-
 static volatile sig_atomic_t ct_signals;
 
 static void on_signal(int signal_no)
@@ -269,8 +216,8 @@ static NOINLINE void overwrite_and_yield(void)
 
 static void overwrites_for_ever(void)
 {
-    const uint32_t mxcsr = MXCSR_OTHER;
-    __asm__ volatile("ldmxcsr %0" : : "m"(mxcsr));
+    words_t other = sets[OTHER_SET];
+    write_words(other);
     for (;;) {
         overwrite_and_yield();
     }

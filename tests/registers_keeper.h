@@ -38,6 +38,7 @@ static NOINLINE unsigned KEEPER_NAME(const keeper_t *keeper, aco_t *co)
         ALL_LONG_DOUBLES(DECLARE_LONG_DOUBLE)
         ALL_VECTORS(DECLARE_VECTOR)
         ALL_WIDE_VECTORS(DECLARE_WIDE_VECTOR)
+        ALL_SCALABLE(DECLARE_SCALABLE)
 
         KEEPER_SWITCH;
 
@@ -50,18 +51,19 @@ static NOINLINE unsigned KEEPER_NAME(const keeper_t *keeper, aco_t *co)
         ALL_INTS(CHECK_INT)
         wrong += wrong_ints != 0;
         wrong += wrong_floats != 0;
-#ifdef HAVE_VECTORS
+#ifdef VECTOR_CONSTRAINT
         vector_t wrong_lanes = {0, 0, 0, 0};
         ALL_VECTORS(CHECK_VECTOR)
         wrong += (wrong_lanes[0] | wrong_lanes[1] | wrong_lanes[2] | wrong_lanes[3]) != 0;
 #endif
-#ifdef HAVE_WIDE_VECTORS
+#ifdef WIDE_VECTOR_CONSTRAINT
         wide_vector_t wrong_wide = {0, 0, 0, 0, 0, 0, 0, 0};
         ALL_WIDE_VECTORS(CHECK_WIDE_VECTOR)
         for (int i = 0; i < 8; i++) {
             wrong += wrong_wide[i] != 0;
         }
 #endif
+        ALL_SCALABLE(CHECK_SCALABLE)
 #if KEEPER_AWKWARD
         wrong += (uintptr_t)aligned_ptr % ALIGNMENT != 0;
         for (size_t i = 0; i < ALIGNED_SZ; i++) {

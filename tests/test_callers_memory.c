@@ -217,9 +217,9 @@ static void check_stack(const aco_share_stack_t *s, const unsigned char *bytes, 
     assert_true((const unsigned char *)(s + 1) <= bytes + sz);
     assert_int_equal((uintptr_t)high % 16, 0);
     assert_int_equal((uintptr_t)s % 16, 0);
-    assert_ptr_equal(s->align_retptr, high - sizeof(void *));
+    assert_ptr_equal(s->align_retptr, high - ACO_RETPTR_SZ);
     assert_int_equal(s->align_validsz, high - bytes);
-    assert_int_equal(s->align_limit, s->align_validsz - sizeof(void *));
+    assert_int_equal(s->align_limit, s->align_validsz - ACO_RETPTR_SZ);
     assert_true(s->align_limit >= STACK_MIN_SZ);
     assert_int_equal(s->guard_page_enabled, 0);
     assert_ptr_equal(s->real_ptr, bytes);

@@ -1,80 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The x87 control word and the control bits of MXCSR: every coroutine has its own, or with
- * ACO_CONFIG_SHARE_FPU_MXCSR_ENV all have the same. Status flags are nobody's, but those that
+ * The control words, on x86 the x87 control word and the control bits of MXCSR: every coroutine has
+ * its own, or with ACO_CONFIG_SHARE_FPU_MXCSR_ENV all have the same. Status flags are nobody's, but those that
  * one has raised must not trap another. All of it for the inline switch, for acosw(), and for
  * both in one switch there and back.
  */
 // build: tests/no_inline.c
+#include "control_words.h"
 #include "harness.h"
 #include "no_inline.h"
 
 #include <fenv.h>
+#ifdef HAVE_X87
 #include <signal.h>
+#endif
 
 #ifdef ACO_CONFIG_SHARE_FPU_MXCSR_ENV
 #define IS_SHARED 1
 #else
 #define IS_SHARED 0
 #endif
-
-#define MXCSR_FLAGS 0x3fu
-#define MXCSR_CONTROL 0xffc0u
-#define FENV_SZ 28     /* bytes that fnstenv writes */
-#define FENV_STATUS 4  /* offset of the status word in them */
-#define STATUS_FLAGS 0x3fu
-
-typedef struct {
-    uint32_t mxcsr;
-    uint32_t x87;
-} words_t;
-
-static const words_t usual = {0x1f80, 0x37f};
-
-/* Each differs from the usual ones, and from each other, in something else. */
-static const words_t sets[] = {
-    {0x1f80, 0x37f}, /* the usual ones */
-    {0x3f80, 0x37f}, /* MXCSR: round down */
-    {0x5f80, 0x37f}, /* round up */
-    {0x7f80, 0x37f}, /* round towards zero */
-    {0x9f80, 0x37f}, /* flush results to zero */
-    {0x1fc0, 0x37f}, /* denormals are zeros */
-    {0x1f00, 0x37f}, /* invalid operations trap */
-    {0x0f80, 0x37f}, /* inexact results trap */
-    {0x1f80, 0x77f}, /* x87: round down */
-    {0x1f80, 0xb7f}, /* round up */
-    {0x1f80, 0x27f}, /* double precision */
-    {0x1f80, 0x07f}, /* single precision */
-    {0x1f80, 0x37e}, /* invalid operations trap */
-    {0x1f80, 0x35f}, /* inexact results trap */
-    {0xffc0, 0xc7f}, /* much at once */
-};
-
-static words_t read_words(void)
-{
-    words_t words = {0, 0};
-    uint16_t x87;
-    __asm__ volatile("stmxcsr %0\n\tfnstcw %1" : "=m"(words.mxcsr), "=m"(x87));
-    words.x87 = x87;
-    return words;
-}
-
-/* Without what is raised already, which might trap from now on. */
-static void write_words(words_t words)
-{
-    uint16_t x87 = (uint16_t)words.x87;
-    __asm__ volatile("ldmxcsr %0\n\tfnclex\n\tfldcw %1" : : "m"(words.mxcsr), "m"(x87));
-}
-
-static int have_same_control(words_t a, words_t b)
-{
-    return ((a.mxcsr ^ b.mxcsr) & MXCSR_CONTROL) == 0 && a.x87 == b.x87;
-}
-
-static uint32_t flags(words_t words)
-{
-    return words.mxcsr & MXCSR_FLAGS;
-}
 
 /* ==== Ways to switch ========================================================================== */
 
@@ -231,8 +176,7 @@ static void check_reg(const instance_t *in, const way_t *way)
         way->resume(co);
         uint32_t word;
         memcpy(&word, &co->reg[ACO_REG_IDX_FPU], sizeof(word));
-        assert_int_equal(word & MXCSR_CONTROL, sets[i].mxcsr & MXCSR_CONTROL);
-        assert_int_equal(word >> 16, sets[i].x87);
+        assert_int_equal(word & IN_REG, in_reg(sets[i]) & IN_REG);
         aco_destroy(co);
     }
 }
@@ -251,7 +195,7 @@ static void save_fpucw_mxcsr_writes_four_bytes_in_the_form_of_reg(void **state)
         write_words(sets[i]);
         aco_save_fpucw_mxcsr(words);
         write_words(usual);
-        assert_int_equal(words[0], (sets[i].mxcsr & 0xffff) | sets[i].x87 << 16);
+        assert_int_equal(words[0], in_reg(sets[i]));
         assert_int_equal(words[1], 0x5a5a5a5a);
     }
 }
@@ -305,16 +249,16 @@ static void quotients_are_rounded_as_each_side_wants(void **state)
 
 /* ==== Status flags ============================================================================ */
 
-/* The flags of MXCSR stay what they are, whether the control bits have to be loaded or not. */
-static void check_mxcsr_flags(const instance_t *in, const way_t *way)
+/* The flags stay what they are, whether the control bits have to be loaded or not. */
+static void check_flags(const instance_t *in, const way_t *way)
 {
     for (size_t i = 0; i < 2; i++) {
         words_t its = i == 0 ? usual : sets[4];
         words_t mine = usual;
         order_t order = {way, 1, its, usual};
         aco_t *co = make_co(in, sets_and_looks, &order);
-        order.to_set.mxcsr |= 0x21;
-        mine.mxcsr |= 0x08;
+        order.to_set.word |= ITS_FLAGS;
+        mine.word |= MY_FLAGS;
         write_words(mine);
         way->resume(co);
         words_t found = read_words();
@@ -325,16 +269,18 @@ static void check_mxcsr_flags(const instance_t *in, const way_t *way)
         words_t found_there_again = order.found;
         write_words(usual);
         aco_destroy(co);
-        assert_int_equal(flags(found_there), 0x08);
-        assert_int_equal(flags(found), 0x21);
+        assert_int_equal(flags(found_there), MY_FLAGS);
+        assert_int_equal(flags(found), ITS_FLAGS);
         assert_int_equal(flags(found_there_again), 0);
     }
 }
 
-static void flags_of_mxcsr_are_those_of_the_processor(void **state)
+static void flags_are_those_of_the_processor(void **state)
 {
-    in_every_way((const instance_t *)*state, check_mxcsr_flags);
+    in_every_way((const instance_t *)*state, check_flags);
 }
+
+#ifdef HAVE_X87
 
 /* Makes the x87 status flags be `raised`; nothing traps as long as they are masked. */
 static void raise_x87_flags(uint16_t raised)
@@ -435,6 +381,7 @@ static void flags_of_x87_do_not_trap_a_new_one(void **state)
 {
     in_every_way((const instance_t *)*state, check_traps_of_a_new_one);
 }
+#endif
 
 int main(void)
 {
@@ -447,9 +394,11 @@ int main(void)
 #endif
         instance_test(save_fpucw_mxcsr_writes_four_bytes_in_the_form_of_reg),
         instance_test(quotients_are_rounded_as_each_side_wants),
-        instance_test(flags_of_mxcsr_are_those_of_the_processor),
+        instance_test(flags_are_those_of_the_processor),
+#ifdef HAVE_X87
         instance_test(flags_of_x87_trap_who_raised_them_and_nobody_else),
         instance_test(flags_of_x87_do_not_trap_a_new_one),
+#endif
     };
     return cmocka_run_group_tests_name("control words", tests, NULL, NULL);
 }

@@ -5,7 +5,6 @@
  */
 #include "harness.h"
 
-#define WORD_SZ sizeof(void *)
 #define STACK_MIN_SZ ((size_t)4096)
 
 static size_t page_sz(void)
@@ -204,10 +203,10 @@ static void check_share_stack(const aco_share_stack_t *s, size_t sz, int guard)
     const char *low = (const char *)s->ptr, *high = (const char *)s->align_highptr;
     assert_int_equal(s->sz % page_sz(), 0);
     assert_true(s->align_limit >= asked);
-    assert_true(s->sz < asked + WORD_SZ + 16 + page_sz());
+    assert_true(s->sz < asked + ACO_RETPTR_SZ + 16 + page_sz());
     assert_int_equal((uintptr_t)high % 16, 0);
     assert_true(high > low && high <= low + s->sz && high + 32 > low + s->sz);
-    assert_ptr_equal(s->align_retptr, high - WORD_SZ);
+    assert_ptr_equal(s->align_retptr, high - ACO_RETPTR_SZ);
     assert_int_equal(s->align_validsz, high - low);
     assert_int_equal(s->align_limit, (const char *)s->align_retptr - low);
     assert_ptr_equal(*(void **)s->align_retptr, (void *)(uintptr_t)aco_funcp_protector_asm);

@@ -10,7 +10,7 @@
 
 LIBRARY=(aco.c acosw.S)
 
-# Of both kinds of processor. After a bar: 1 if the library is to be compiled with the options too.
+# Of every kind of processor. After a bar: 1 if the library is to be compiled with the options too.
 COMMON=(
     "-O0|"
     "-O1|"
@@ -26,23 +26,32 @@ COMMON=(
     "-O2 -fomit-frame-pointer|"
     "-O0 -fomit-frame-pointer|"
     "-O2 -fstack-protector-all|"
-    "-O2 -fcf-protection=full|1"
     "-O2 -DACO_CONFIG_NO_INLINE_SWITCH|"
     "-O2 -DACO_CONFIG_SHARE_FPU_MXCSR_ENV|1"
 )
 ONLY_X86_64=(
+    "-O2 -fcf-protection=full|1"
     "-O2 -mavx2|"
     "-O3 -mavx2 -fPIC|"
     "-O0 -mavx2|"
 )
 ONLY_I386=(
+    "-O2 -fcf-protection=full|1"
     "-O2 -msse2 -mfpmath=sse|"
     "-O2 -msse2 -mfpmath=sse -fPIC|"
     "-O2 -mno-sse|"
     "-O2 -mno-sse -fPIC|"
     "-O3 -fno-pic -no-pie -fomit-frame-pointer|"
 )
+declare -A ONLY_FOREIGN=(
+    [arm64]="-O2 -mbranch-protection=standard|1
+-O2 -march=armv8-a+sve|
+-O0 -march=armv8-a+sve|"
+)
 AVX512=(-mavx512f -mavx512vl -mavx512bw)
+
+# What runs a program: nothing, or an emulator.
+RUN=()
 
 # Runs one variant: compiler, objects of the library, options, whether to compile the library too.
 run_variant() {
@@ -55,21 +64,18 @@ run_variant() {
     fi
     must "$cc $3: does not compile" "$cc" "${options[@]}" "${C_WARNINGS[@]}" -I. \
         tests/registers.c "${sources[@]}" -o "$TMP/registers"
-    must "$cc $3: values have changed" "$TMP/registers"
+    must "$cc $3: values have changed" "${RUN[@]}" "$TMP/registers"
 }
 
-# All variants of one compiler and kind of processor.
+# The variants of a compiler and the options for a kind of processor, and those that follow.
 run_variants() {
-    local cc=$1 width=$2 objects=$TMP/$1$2 variants source variant
-    variants=("${COMMON[@]}")
-    if [ "$width" = -m64 ]; then
-        variants+=("${ONLY_X86_64[@]}")
-    else
-        variants+=("${ONLY_I386[@]}")
-    fi
+    local cc=$1 width=$2 objects=$TMP/objects variants source variant options
+    shift 2
+    variants=("${COMMON[@]}" "$@")
+    read -ra options <<<"$width"
     mkdir -p "$objects"
     for source in "${LIBRARY[@]}"; do
-        must "$source does not compile" "$cc" "$width" -O2 -fPIC -I. -c "$source" \
+        must "$source does not compile" "$cc" "${options[@]}" -O2 -fPIC -I. -c "$source" \
             -o "$objects/${source%.*}.o"
     done
     for variant in "${variants[@]}"; do
@@ -133,9 +139,18 @@ find_compilers gcc clang
 failed=0
 for cc in "${FOUND[@]}"; do
     for width in "${WIDTHS[@]}"; do
-        (run_variants "$cc" "$width") || failed=1
+        only=("${ONLY_X86_64[@]}")
+        [ "$width" = -m64 ] || only=("${ONLY_I386[@]}")
+        (run_variants "$cc" "$width" "${only[@]}") || failed=1
         (run_intel "$cc" "$width") || failed=1
     done
     (read_avx512 "$cc") || failed=1
+done
+for name in "${FOREIGN[@]}"; do
+    read -ra RUN <<<"${EMULATOR[$name]}"
+    read -r cc width <<<"${CROSS[$name]}"
+    only=()
+    [ -z "${ONLY_FOREIGN[$name]:-}" ] || mapfile -t only <<<"${ONLY_FOREIGN[$name]}"
+    (run_variants "$cc" "$width" "${only[@]}") || failed=1
 done
 exit "$failed"

@@ -8,6 +8,7 @@
  * where they are copied.
  */
 // build: tests/no_inline.c tests/single_step.c
+// only x86
 #include "harness.h"
 #include "no_inline.h"
 #include "single_step.h"

@@ -7,7 +7,8 @@
  * Compiled for a processor on which gcc likes to keep registers below the stack pointer in
  * functions that call nothing: aco_yield_to() at the end of a function must not let it.
  */
-// build: tests/no_inline.c -mtune=athlon64
+// build: tests/no_inline.c
+// build x86: -mtune=athlon64
 #include "harness.h"
 #include "no_inline.h"
 

@@ -87,7 +87,7 @@ static int has_guard_install(void)
     aco_stack_pool_put(pool, aco_stack_pool_get(pool));
     int has = !stats_of(pool).has_mprotect;
     aco_stack_pool_destroy(pool);
-    return has;
+    return has && !EMULATED; /* qemu 7 says that it did it, and did not */
 }
 
 /* The number of requests to come until one fails, or 0. */
@@ -141,8 +141,10 @@ static void assert_guarded(aco_share_stack_t *s)
 {
     assert_int_equal(s->guard_page_enabled, 1);
     assert_ptr_equal((char *)s->real_ptr + page_size(), s->ptr);
-    expect_signal(write_below, s, SIGSEGV);
-    expect_signal(write_at_start_of_guard, s, SIGSEGV);
+    if (!EMULATED) { /* see has_guard_install() */
+        expect_signal(write_below, s, SIGSEGV);
+        expect_signal(write_at_start_of_guard, s, SIGSEGV);
+    }
     expect_exit(write_lowest, s, 0);
 }
 
@@ -708,6 +710,9 @@ static void create_for_ever(void *pool)
 static void addresses_that_run_out_are_an_error(void **state)
 {
     (void)state;
+    if (EMULATED) {
+        skip(); /* the emulator itself would not have them */
+    }
     aco_stack_pool_t *pool = aco_stack_pool_new((size_t)64 << 10, 0);
     expect_exit(run_out_of_addresses, pool, 0);
     expect_abort(get_for_ever, pool, "aco_stack_pool_get", "mmap() of a stack failed");

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The registers of each processor, for registers.c. A block defines
+ *   FLOAT_CONSTRAINT, DOUBLE_CONSTRAINT  of inline assembly, for registers that hold such values
+ *   LONG_DOUBLE_CONSTRAINT, VECTOR_CONSTRAINT (16 bytes), WIDE_VECTOR_CONSTRAINT (32 bytes)
+ *                                        where there are such registers
+ *   DECLARE_SCALABLE(i), CHECK_SCALABLE(i)
+ *                                        the same as DECLARE_INT(i), CHECK_INT(i), for vectors whose
+ *                                        length only the processor knows, where there are any; the
+ *                                        latter adds to `wrong`
+ *   OVERWRITE_REGISTERS()                a statement that leaves another value in every register but
+ *                                        stack, frame and thread pointer
+ */
+#ifndef ACO_TEST_REGISTERS_LISTS_H
+#define ACO_TEST_REGISTERS_LISTS_H
+
+#include "aco.h"
+
+#define TIMES_4(X) X(0) X(1) X(2) X(3)
+#define TIMES_8(X) TIMES_4(X) X(4) X(5) X(6) X(7)
+#define TIMES_16(X) TIMES_8(X) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
+#define TIMES_32(X)                                                                                \
+    TIMES_16(X)                                                                                    \
+    X(16) X(17) X(18) X(19) X(20) X(21) X(22) X(23) X(24) X(25) X(26) X(27) X(28) X(29) X(30) X(31)
+
+#if defined(ACO_ARCH_X86_64) || defined(ACO_ARCH_I386)
+
+#define LONG_DOUBLE_CONSTRAINT "t"
+/* Where the compiler calculates in x87 registers, there are those for all three. */
+#ifdef __SSE2_MATH__
+#define FLOAT_CONSTRAINT "x"
+#else
+#define FLOAT_CONSTRAINT "t"
+#endif
+#define DOUBLE_CONSTRAINT FLOAT_CONSTRAINT
+#ifdef __SSE2__
+#define VECTOR_CONSTRAINT "x"
+#endif
+#ifdef __AVX__
+#define WIDE_VECTOR_CONSTRAINT "x"
+#endif
+
+#define SYNTAX_BEGIN "{|.att_syntax prefix\n\t}"
+#define SYNTAX_END "{|\n\t.intel_syntax noprefix}"
+
+#ifdef __AVX__
+#define OVERWRITE_VECTOR(i) "vcmptrueps %%ymm" #i ", %%ymm" #i ", %%ymm" #i "\n\t"
+#else
+#define OVERWRITE_VECTOR(i) "pcmpeqd %%xmm" #i ", %%xmm" #i "\n\t"
+#endif
+#define OVERWRITE_X87(i) "fldpi\n\t"
+#define EMPTY_X87(i) "fstp %%st(0)\n\t"
+#define X87_REGISTERS                                                                              \
+    "st", "st(1)", "st(2)", "st(3)", "st(4)", "st(5)", "st(6)", "st(7)"
+
+/* No immediate operands: with -masm=intel not every compiler would take them for such. */
+#ifdef __x86_64__
+#define OVERWRITE_REGISTERS()                                                                      \
+    do {                                                                                           \
+        uintptr_t junk = 0x5c5c5c5c;                                                               \
+        __asm__ volatile(SYNTAX_BEGIN TIMES_8(OVERWRITE_X87) TIMES_8(EMPTY_X87)                    \
+                         TIMES_16(OVERWRITE_VECTOR)                                                \
+                         "movq %%rax, %%rbx\n\tmovq %%rax, %%rcx\n\tmovq %%rax, %%rdx\n\t"         \
+                         "movq %%rax, %%rsi\n\tmovq %%rax, %%rdi\n\tmovq %%rax, %%r8\n\t"          \
+                         "movq %%rax, %%r9\n\tmovq %%rax, %%r10\n\tmovq %%rax, %%r11\n\t"          \
+                         "movq %%rax, %%r12\n\tmovq %%rax, %%r13\n\tmovq %%rax, %%r14\n\t"         \
+                         "movq %%rax, %%r15" SYNTAX_END                                            \
+                         : "+a"(junk)                                                              \
+                         :                                                                         \
+                         : "rbx", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12",     \
+                           "r13", "r14", "r15", X87_REGISTERS, "xmm0", "xmm1", "xmm2", "xmm3",     \
+                           "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",       \
+                           "xmm12", "xmm13", "xmm14", "xmm15", "cc");                              \
+    } while (0)
+#else
+#ifdef __SSE2__
+#define OVERWRITE_VECTORS TIMES_8(OVERWRITE_VECTOR)
+#define VECTOR_REGISTERS , "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7"
+#else
+#define OVERWRITE_VECTORS
+#define VECTOR_REGISTERS
+#endif
+#define OVERWRITE_REGISTERS()                                                                      \
+    do {                                                                                           \
+        uintptr_t junk = 0x5c5c5c5c;                                                               \
+        __asm__ volatile(SYNTAX_BEGIN TIMES_8(OVERWRITE_X87) TIMES_8(EMPTY_X87) OVERWRITE_VECTORS  \
+                         "movl %%eax, %%ebx\n\tmovl %%eax, %%ecx\n\tmovl %%eax, %%edx\n\t"         \
+                         "movl %%eax, %%esi\n\tmovl %%eax, %%edi" SYNTAX_END                       \
+                         : "+a"(junk)                                                              \
+                         :                                                                         \
+                         : "ebx", "ecx", "edx", "esi", "edi", "cc",                                \
+                           X87_REGISTERS VECTOR_REGISTERS);                                        \
+    } while (0)
+#endif
+
+#elif defined(ACO_ARCH_ARM64)
+
+#define FLOAT_CONSTRAINT "w"
+#define DOUBLE_CONSTRAINT "w"
+#define VECTOR_CONSTRAINT "w"
+
+#ifdef __ARM_FEATURE_SVE
+#include <arm_sve.h>
+#define SCALABLE_VALUE(i) svindex_u32(seed, (i) + 1)
+#define PREDICATE_VALUE(i) svcmplt_n_u32(svptrue_b32(), svindex_u32(0, 1), (seed + (i)) % 4)
+#define DECLARE_SCALABLE(i)                                                                        \
+    svuint32_t scalable_##i = SCALABLE_VALUE(i);                                                   \
+    svbool_t predicate_##i = PREDICATE_VALUE(i);                                                   \
+    LAUNDER("w", scalable_##i);                                                                    \
+    LAUNDER("Upa", predicate_##i);
+#define CHECK_SCALABLE(i)                                                                          \
+    LAUNDER("w", scalable_##i);                                                                    \
+    LAUNDER("Upa", predicate_##i);                                                                 \
+    wrong += svptest_any(svptrue_b32(),                                                            \
+                         svcmpne_u32(svptrue_b32(), scalable_##i, SCALABLE_VALUE(i)));             \
+    wrong += svptest_any(svptrue_b32(),                                                            \
+                         sveor_b_z(svptrue_b32(), predicate_##i, PREDICATE_VALUE(i)));
+#define OVERWRITE_VECTOR(i) "mov z" #i ".b, 0x5c\n\t"
+#define OVERWRITE_PREDICATES "pfalse p0.b\n\t" TIMES_16(OVERWRITE_PREDICATE) "wrffr p0.b\n\t"
+#define OVERWRITE_PREDICATE(i) "pfalse p" #i ".b\n\t"
+#else
+#define OVERWRITE_VECTOR(i) "movi v" #i ".16b, 0x5c\n\t"
+#define OVERWRITE_PREDICATES
+#endif
+
+/* x18 is a register like others on Linux. */
+#define OVERWRITE_REGISTERS()                                                                      \
+    __asm__ volatile(TIMES_32(OVERWRITE_VECTOR) OVERWRITE_PREDICATES                               \
+                     "mov x0, 0x5c5c\n\tmov x1, x0\n\tmov x2, x0\n\tmov x3, x0\n\tmov x4, x0\n\t"    \
+                     "mov x5, x0\n\tmov x6, x0\n\tmov x7, x0\n\tmov x8, x0\n\tmov x9, x0\n\t"        \
+                     "mov x10, x0\n\tmov x11, x0\n\tmov x12, x0\n\tmov x13, x0\n\tmov x14, x0\n\t"   \
+                     "mov x15, x0\n\tmov x16, x0\n\tmov x17, x0\n\tmov x18, x0\n\tmov x19, x0\n\t"   \
+                     "mov x20, x0\n\tmov x21, x0\n\tmov x22, x0\n\tmov x23, x0\n\tmov x24, x0\n\t"   \
+                     "mov x25, x0\n\tmov x26, x0\n\tmov x27, x0\n\tmov x28, x0\n\tmov x30, x0"       \
+                     :                                                                             \
+                     :                                                                             \
+                     : "x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11",   \
+                       "x12", "x13", "x14", "x15", "x16", "x17", "x18", "x19", "x20", "x21",       \
+                       "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x30", "cc", "v0", "v1",   \
+                       "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", \
+                       "v14", "v15", "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23",       \
+                       "v24", "v25", "v26", "v27", "v28", "v29", "v30",                            \
+                       "v31" ACO_CLOBBER_PREDICATES)
+
+#endif
+#endif
