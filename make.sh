@@ -501,7 +501,7 @@ VERSION=$(awk '/^#define ACO_VERSION_(MAJOR|MINOR|PATCH) / { v = v dot $3; dot =
                END { print v }' aco.h)
 JOBS=$(nproc)
 if [[ $goal == *install ]]; then
-    m32=0 valgrind=0
+    m32=0 valgrind=0 qemu=0
 fi
 if ((install)); then
     install_missing
