@@ -242,7 +242,7 @@ int aco_version(void)
 static void default_last_word(void)
 {
     fail("aco_exit", aco_gtls_co,
-         "the entry function returned instead of calling it: end it with aco_exit()");
+         "the entry function returned: end it with aco_exit(), or see aco_return_ends()");
 }
 
 void aco_funcp_protector(void)

@@ -26,7 +26,10 @@
  *     between threads: a coroutine is resumed only on the thread that made its main coroutine.
  *   - An entry function ends with aco_exit(); returning from it is an error.
  *   - A local variable of a copying coroutine is at its address only while that coroutine runs.
- *   - Misuse and failed allocations end in one line on stderr and abort(). No call fails otherwise.
+ *   - Failed allocations, and misuse that can be seen, end in one line on stderr and abort(). Calls
+ *     that have `try` or `in` in their names return NULL with errno instead. The use of a coroutine
+ *     that was destroyed is not seen, nor of a local variable while its coroutine does not run:
+ *     AddressSanitizer and ACO_CONFIG_STRESS find these.
  */
 #ifndef ACO_H
 #define ACO_H
@@ -328,7 +331,7 @@ __asm__(".ifndef aco_get_pc_edx\n"
 
 /* clang addresses a frame that has both over-aligned and variable-sized locals through a register
  * of its own (rbx, esi, x19), which it does not let an asm clobber. Its distance from SP is kept in
- * `base`: pushing the register would put call-frame information in the wrong. On other processors
+ * `base`: pushing the register would put call-frame information wrong. On other processors
  * than x86 it warns of that, and of registers that an option reserves: not between QUIET and LOUD. */
 #define ACO_BASE ACO_WORD*(ACO_REG_WORDS+1)+4 /* offset in aco_t */
 #ifdef __clang__
@@ -374,12 +377,12 @@ __asm__(".ifndef aco_get_pc_edx\n"
 /*
  * Of the whole program, library included:
  *   ACO_CONFIG_SHARE_FPU_MXCSR_ENV  all coroutines share one set of control words: the switch
- *                                   neither saves nor loads them
+ *                                   neither saves nor loads them, which on x86 costs it some 10 ns
  *   ACO_USE_VALGRIND                tells memcheck of share stacks and of copies
  *   ACO_USE_ASAN, ACO_USE_TSAN      tell AddressSanitizer, ThreadSanitizer of stacks and switches;
  *                                   set by themselves where the compiler says that one is on
- *   ACO_CONFIG_LIST                 keeps a list of each thread's coroutines, for debuggers; who
- *                                   copies an aco_t must leave the original to aco_destroy()
+ *   ACO_CONFIG_LIST                 keeps a list of each thread's coroutines, for debuggers; if you
+ *                                   copy an aco_t, destroy the original, not the copy
  *   ACO_CONFIG_STRESS               every yield evicts, every eviction moves the save stack, and
  *                                   what lies unused is overwritten: finds stray pointers
  * Of a single translation unit, if so wanted:
@@ -428,9 +431,14 @@ __asm__(".ifndef aco_get_pc_edx\n"
 #else
 #define ACO_TAG_LIST ""
 #endif
+#ifdef ACO_CONFIG_STRESS
+#define ACO_TAG_STRESS "_stress"
+#else
+#define ACO_TAG_STRESS ""
+#endif
 #define ACO_SYMBOL(name)                                                                           \
     ACO_STR(__USER_LABEL_PREFIX__) name "_" ACO_STR(ACO_SWITCH_CONFIG) ACO_TAG_VALGRIND            \
-        ACO_TAG_SANITIZER ACO_TAG_LIST
+        ACO_TAG_SANITIZER ACO_TAG_LIST ACO_TAG_STRESS
 #define ACO_CONFIGURED(name) __asm__(ACO_SYMBOL(name))
 
 #ifndef __ASSEMBLER__
@@ -493,9 +501,9 @@ typedef struct {
 /* A stack that coroutines run on. It grows from align_retptr down to ptr. */
 struct aco_share_stack_s {
     void *ptr;               /* lowest byte of the stack */
-    size_t sz;               /* bytes from ptr on, a multiple of the page size */
+    size_t sz;               /* bytes from ptr on; whole pages, unless the memory is the caller's */
     void *align_highptr;     /* end of what is used, aligned to 16 */
-    void *align_retptr;      /* below: a word that always holds the protector's address (I4) */
+    void *align_retptr;      /* below: a word that always holds the protector's address */
     size_t align_validsz;    /* bytes from ptr to align_highptr */
     size_t align_limit;      /* bytes from ptr to align_retptr: no coroutine has more live bytes */
     aco_t *owner;            /* whose frames lie here now; NULL if nobody's */
@@ -598,10 +606,10 @@ void aco_share_stack_destroy(aco_share_stack_t *share_stack);
 
 /*
  * Makes a coroutine in state init, which runs `fp` on `share_stack` when `main_co`, its parent,
- * resumes it; `arg` is for aco_get_arg(). None of the three may be NULL. The parent is a main
- * coroutine, or any other one on another share stack. `save_stack_sz` is the size in bytes of its
- * first save stack, 0 means 64; it grows when needed. With (NULL, NULL, 0, NULL, NULL), makes the
- * calling thread's main coroutine instead. May be called from any coroutine. Cost: one malloc().
+ * resumes it; none of the three may be NULL. `arg`, which may be, is for aco_get_arg(). The parent
+ * is a main coroutine, or any other one on another share stack. `save_stack_sz` is the size in bytes
+ * of its first save stack, 0 means 64; it grows when needed. With (NULL, NULL, 0, NULL, NULL), makes
+ * the calling thread's main coroutine instead. May be called from any coroutine. Cost: one malloc().
  * Aborts on misuse and when memory runs out.
  */
 aco_t *aco_create(aco_t *main_co, aco_share_stack_t *share_stack, size_t save_stack_sz,
@@ -622,8 +630,8 @@ aco_t *aco_create_in(void *memory, size_t sz, aco_t *main_co, aco_share_stack_t 
 
 /*
  * Brings a coroutine in any state but running back to init, to run `fp` with `arg`: on the same
- * share stack, with the same save stack and statistics, and the thread's first control words.
- * Nothing on its stack is unwound. Cost: a few ns. Aborts on misuse.
+ * share stack, with the same save stack and statistics, and the control words that aco_thread_init()
+ * last found. Nothing on its stack is unwound. Cost: a few ns. Aborts on misuse.
  */
 void aco_reset(aco_t *co, aco_cofuncp_t fp, void *arg);
 
@@ -671,7 +679,7 @@ void aco_destroy(aco_t *co);
 /*
  * Sets where memory comes from: what is allocated from now on, in any thread, comes from `allocate`
  * (bytes, in blocks aligned to 16; NULL with errno on failure) and goes back by `release`. Call it
- * before all else; malloc() and free() are the default. Mappings of share stacks are not meant.
+ * before all else; malloc() and free() are the default. Share stacks are mapped, not allocated.
  */
 void aco_set_allocator(void *(*allocate)(size_t sz), void (*release)(void *ptr));
 

@@ -43,13 +43,13 @@ static void on_deletion(_Unwind_Reason_Code reason, struct _Unwind_Exception *ex
 /* Called before the cleanups of each frame, with the stack pointer that it had when it called.
  * Above those of the entry function there is nothing more to clean up. */
 static _Unwind_Reason_Code end_after_last_frame(int version, _Unwind_Action actions,
-                                                _Unwind_Exception_Class class,
+                                                _Unwind_Exception_Class exception_class,
                                                 struct _Unwind_Exception *exception,
                                                 struct _Unwind_Context *context, void *arg)
 {
     aco_t *co = (aco_t *)arg;
     (void)version;
-    (void)class;
+    (void)exception_class;
     if (_Unwind_GetCFA(context) >= (uintptr_t)co->share_stack->align_retptr) {
         free((char *)exception - offsetof(thrown_t, exception));
         co->wakes = 0;
