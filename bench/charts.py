@@ -73,11 +73,11 @@ def emphasize(axes: Axes) -> None:
             label.set_fontweight("bold")
 
 
-def rows_of(results: Results, columns: list[Column]) -> list[str]:
+def rows_of(results: Results, columns: list[Column], of: str) -> list[str]:
     """The peers to draw, the first one first."""
     found = {title for column in columns
              for title in results.titles(column.workload, column.metric)
-             if re.search(CHARTED, title)}
+             if re.search(of, title)}
 
     def key(title: str) -> float:
         values = [results.median(title, column.workload, column.metric) for column in columns]
@@ -87,10 +87,11 @@ def rows_of(results: Results, columns: list[Column]) -> list[str]:
     return sorted(found, key=key)
 
 
-def dots(results: Results, columns: list[Column], names: list[str], title: str,
-         unit: str) -> Figure | None:
-    """A line for each peer, with a mark for each column, on a logarithmic scale."""
-    titles = rows_of(results, columns)
+def dots(results: Results, columns: list[Column], names: list[str], title: str, unit: str,
+         beside: tuple[Column, ...] = ()) -> Figure | None:
+    """A line for each peer, with a mark for each column, on a logarithmic scale; at its end the
+    first value there is of `beside`."""
+    titles = rows_of(results, columns, CHARTED)
     if not titles:
         return None
     figure, axes = pyplot.subplots(figsize=(WIDTH, 1.6 + 0.3 * len(titles)))
@@ -102,6 +103,12 @@ def dots(results: Results, columns: list[Column], names: list[str], title: str,
         points = [(x, y) for x, y in points if x]
         axes.plot([x for x, _ in points], [y for _, y in points], marker, label=name,
                   color=colour, markersize=7, markeredgecolor=GROUND, markeredgewidth=0.6)
+    for y, peer in enumerate(titles):
+        values = [results.median(peer, column.workload, column.metric) for column in beside]
+        texts = [f"{number(value)} {column.head.split()[-1]}"
+                 for value, column in zip(values, beside) if value is not None]
+        axes.text(1.01, y, (texts or [""])[0], va="center", fontsize=9.5,
+                  transform=axes.get_yaxis_transform())
     axes.set_yticks(range(len(titles)), titles)
     axes.set_ylim(len(titles) - 0.5, -0.5)
     axes.set_xscale("log")
@@ -116,32 +123,23 @@ def dots(results: Results, columns: list[Column], names: list[str], title: str,
 
 
 def bars(results: Results, columns: list[Column], names: list[str], title: str, unit: str,
-         labels: list[Column] | None = None) -> Figure | None:
-    """A bar for each column of each peer, with its value, and that of `labels`, at its end."""
-    titles = rows_of(results, columns)
+         of: str = CHARTED) -> Figure | None:
+    """A bar for each column of each peer, with its value at its end, on a linear scale."""
+    titles = rows_of(results, columns, of)
     if not titles:
         return None
-    figure, axes = pyplot.subplots(figsize=(WIDTH, 1.4 + 0.27 * len(columns) * len(titles)))
     height = 0.8 / len(columns)
+    figure, axes = pyplot.subplots(figsize=(WIDTH, 1.4 + 0.3 * len(columns) * len(titles)))
     for i, (column, name) in enumerate(zip(columns, names)):
-        for y, peer in enumerate(titles):
-            value = results.median(peer, column.workload, column.metric)
-            if value is None:
-                continue
-            at = y + (i - (len(columns) - 1) / 2) * height
-            axes.barh(at, value, height * 0.92, color=COLOURS[i],
-                      label=name if peer == titles[0] else None)
-            text = f" {number(value)}"
-            if labels:
-                more = results.median(peer, labels[i].workload, labels[i].metric)
-                text += f" · {number(more)} MiB" if more is not None else ""
-            axes.text(value, at, text, va="center", fontsize=9)
+        places = [y + (i - (len(columns) - 1) / 2) * height for y in range(len(titles))]
+        values = [results.median(peer, column.workload, column.metric) or 0 for peer in titles]
+        axes.barh(places, values, height * 0.9, color=COLOURS[i], label=name)
+        for place, value in zip(places, values):
+            axes.text(value, place, f" {number(value)}" if value else " –", va="center",
+                      fontsize=9.5)
     axes.set_yticks(range(len(titles)), titles)
     axes.set_ylim(len(titles) - 0.4, -0.6)
-    axes.set_xscale("log")
-    low, high = axes.get_xlim()
-    axes.set_xlim(low, high * 4)
-    plain_logarithms(axes.xaxis)
+    axes.set_xlim(0, axes.get_xlim()[1] * 1.06)
     axes.grid(True, axis="x", linewidth=0.7)
     axes.set_axisbelow(True)
     axes.set_title(title)
@@ -211,13 +209,13 @@ def draw(results: Results, folder: Path) -> None:
         "many": dots(results, [MANY[0], MANY[2], MANY[4]],
                      ["1 × 16 KB", "1000 × 2 MB", "30,000 × 64 KB"],
                      "Resume and yield, all coroutines in turn", "ns, logarithmic"),
-        "skynet": bars(results, [SKYNET[0], SKYNET[2]], ["nested", "by scheduler"],
-                       "Skynet: 1,111,111 coroutines come and go, a million add up",
-                       "ms, logarithmic; beside it the peak of memory", [SKYNET[1], SKYNET[3]]),
+        "skynet": dots(results, [SKYNET[0], SKYNET[2]], ["nested", "by scheduler"],
+                       "Skynet: 1,111,111 coroutines come and go", "ms, logarithmic; right: peak "
+                       "of memory", (SKYNET[1], SKYNET[3])),
         "share": draw_share(results),
         "memory": bars(results, [FAR[1], FAR[3]], ["8 live bytes", "120 live bytes"],
                        "10,000,000 suspended coroutines on one stack: peak of memory",
-                       "MiB, logarithmic"),
+                       "MiB"),
         "count": lines(series_of(results, COUNT, COUNTS),
                        "Resume and yield in turn, by how many there are", "coroutines",
                        "ns for a resume and its yield"),
@@ -225,7 +223,7 @@ def draw(results: Results, folder: Path) -> None:
                       "10,000 coroutines on one stack, by what lives on it", "live bytes",
                       "ns for a resume and its yield"),
         "pure": bars(results, PURE[:1], [""], "The switch alone, there and back: instructions",
-                     "instructions of the program, without those of the kernel; logarithmic"),
+                     "instructions of the program; those of the kernel don't count", of=""),
     }
     for name, figure in made.items():
         if figure is not None:

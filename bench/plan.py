@@ -152,5 +152,5 @@ WORKLOADS = [
     *(Workload(f"live_{live}", f"share {{count}} {live} {{n}}", 1, 10_000, peers=COPYING_PAIR,
                is_quick=live in (8, 1024)) for live in LIVE_SIZES),
     Workload("suspended", "suspended {n}", 1000, fixed_n=100_000_000, quick_n=1_000_000,
-             peers=SUSPENDED, gib=18),
+             peers=SUSPENDED, gib=20),
 ]

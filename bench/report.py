@@ -13,7 +13,7 @@ from pathlib import Path
 from plan import COUNTS, LIVE_SIZES, ROOT, SHARE_SIZES, WORKLOADS, Peer, Workload
 
 RESULTS = ROOT / "bench" / "results"
-IMAGES = ROOT / "img"
+IMAGES = ROOT / "img" / "bench"
 DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "performance.md")
 PUBLISHED = ROOT / "bench" / "published.csv"
 
@@ -34,6 +34,9 @@ class Cell:
     arguments: str = ""
     rounds: int = 0
     values: dict[str, list[float]] = field(default_factory=dict)  # of each metric
+
+    def is_just_absent(self) -> bool:
+        return self.status == "absent" and self.words.startswith("no such workload")
 
     def median(self, metric: str) -> float:
         return statistics.median(self.values[metric])
@@ -260,7 +263,7 @@ def missing(results: Results) -> str:
     lines = [f"- {title}: not built: {words}" for title, words in results.unbuilt.items()]
     for (title, workload), cell in results.cells.items():
         if cell.status in ("failed", "skipped") or \
-                (cell.status == "absent" and cell.words != "no such workload"):
+                (cell.status == "absent" and not cell.is_just_absent()):
             lines.append(f"- {title}, {workload}: {cell.words}")
     return "\n".join(lines) or "Nothing."
 
@@ -300,7 +303,7 @@ def write_csv(results: Results, path: Path) -> None:
                          "minimum", "status"])
         for (title, name), cell in sorted(results.cells.items()):
             row = [name, cell.arguments, title, results.peers[title].kind]
-            if cell.words == "no such workload":
+            if cell.is_just_absent():
                 continue
             if cell.status != "ok":
                 writer.writerow([*row, "", 0, "", "", f"{cell.status}: {cell.words}"])

@@ -23,6 +23,7 @@ OUTPUT = ROOT / "output" / "bench"
 PROGRAMS = OUTPUT / "programs"
 TOOLS = ("python3-matplotlib", "valgrind", "time", "util-linux")  # Debian packages
 ABSENT = 77  # exit status: the peer has no such workload
+NO_SUCH = "no such workload"
 CALLGRIND_BASE_N = 1000
 CHECK_COUNT = 100  # coroutines at most with --check
 
@@ -146,7 +147,8 @@ def run_program(command: list[str], limit_s: float) -> dict:
     wall_s = time.monotonic() - start
     if process.returncode != 0:
         status = "absent" if process.returncode == ABSENT else "failed"
-        last = words.strip().splitlines()[-1:] or [f"exit status {process.returncode}"]
+        otherwise = NO_SUCH if status == "absent" else f"exit status {process.returncode}"
+        last = words.strip().splitlines()[-1:] or [otherwise]
         return {"status": status, "words": last[0], "wall_s": wall_s}
     metrics = {}
     for line in said.splitlines():

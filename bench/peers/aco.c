@@ -332,9 +332,10 @@ static double alternate(long n)
     return ns;
 }
 
-/* From one coroutine to the other, straight, and by way of their parent. `n` is even. */
+/* From one coroutine to the other, straight, and by way of their parent. */
 static void run_transfer(long n)
 {
+    n += n % 2;
     for (int i = 0; i < 2; i++) {
         pair[i] = peer_create(main_co, hands_over, NULL, SWITCH_STACK_SZ);
     }
