@@ -162,7 +162,8 @@ def table(results: Results, columns: list[Column], name: str = "",
             if cell is None:
                 row.append("–")
                 continue
-            median, minimum = number(cell.median(column.metric)), number(cell.minimum(column.metric))
+            median = number(cell.median(column.metric))
+            minimum = number(cell.minimum(column.metric))
             bold = "**" if title == first else ""
             row.append(f"{bold}{median}{bold}" + (f" ({minimum})" if minimum != median else ""))
         row += [number(quoted[(title, *head)]) if (title, *head) in quoted else "–"
@@ -231,8 +232,8 @@ TRANSFER = [
     Column("yield + resume, ns", "transfer", "through_main_ns"),
 ]
 # The peers of README.md.
-HEADLINE = (r"^aco (pool|share stack)|^C\+\+20$|^Boost.*(fiber|Coroutine2), pool|^corosensei|^Go|"
-            r"^LuaJIT|ucontext|^POSIX")
+HEADLINE = (r"^aco (pool|share stack)$|^aco pool, own|^C\+\+20$|^Boost.*(fiber|Coroutine2), pool|"
+            r"(?i:corosensei|goroutine|^go\b|luajit|ucontext|^posix)")
 RATED = SWITCH + TABLE + MANY[1:] + SKYNET + SHARE
 
 
@@ -271,7 +272,8 @@ def missing(results: Results) -> str:
 def tables(results: Results) -> dict[str, str]:
     return {
         "machine": machine_text(results),
-        "headline": table(results, [SWITCH[0], SWITCH[2], LIFE[0], MANY[4], SKYNET[0]], of=HEADLINE),
+        "headline": table(results, [SWITCH[0], SWITCH[2], LIFE[0], MANY[4], SKYNET[0]],
+                          of=HEADLINE),
         "switch": table(results, SWITCH),
         "table": table(results, TABLE, "table"),
         "many": table(results, MANY, "many"),
@@ -310,7 +312,8 @@ def write_csv(results: Results, path: Path) -> None:
                 continue
             for metric in cell.values:
                 writer.writerow([*row, metric, len(cell.values[metric]),
-                                 f"{cell.median(metric):.6g}", f"{cell.minimum(metric):.6g}", "ok"])
+                                 f"{cell.median(metric):.6g}", f"{cell.minimum(metric):.6g}",
+                                 "ok"])
         for title, words in results.unbuilt.items():
             writer.writerow(["", "", title, results.peers[title].kind, "", 0, "", "",
                              f"unbuilt: {words}"])
@@ -330,7 +333,8 @@ def quote(results: Results, text: str, made: dict[str, str]) -> str:
         above = results.median(match[3], match[1], match[2])
         below = results.median(match[4], match[1], match[2])
         value = "unmeasured" if above is None or below is None else number(above / below)
-        return f"<!-- ratio {match[1]} {match[2]}: {match[3]} / {match[4]} -->{value}<!-- /ratio -->"
+        of = f"{match[1]} {match[2]}: {match[3]} / {match[4]}"
+        return f"<!-- ratio {of} -->{value}<!-- /ratio -->"
 
     return RATIO.sub(ratio, text)
 

@@ -41,8 +41,8 @@ class Mode:
         self.process_s = process_s  # of a process: then it is killed
 
 
-FULL = Mode("full", 5, 0.25, 20, 2280, 120)
-QUICK = Mode("quick", 3, 0.03, 2, 160, 20)
+FULL = Mode("full", 5, 0.25, 20, 2220, 120)
+QUICK = Mode("quick", 3, 0.03, 2, 150, 15)
 CHECK = Mode("check", 0, 0, 0, 600, 20)
 
 
@@ -50,7 +50,9 @@ CHECK = Mode("check", 0, 0, 0, 600, 20)
 
 
 def installed_version(package: str) -> str:
-    """Of a Debian package; "" if it is not installed."""
+    """Of a Debian package; "" if it is not installed. Elsewhere all counts as installed."""
+    if shutil.which("dpkg-query") is None:
+        return "?"
     query = subprocess.run(["dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}", package],
                            capture_output=True, text=True, check=False)
     status, _, version = query.stdout.partition(" ")
@@ -148,8 +150,9 @@ def run_program(command: list[str], limit_s: float) -> dict:
     if process.returncode != 0:
         status = "absent" if process.returncode == ABSENT else "failed"
         otherwise = NO_SUCH if status == "absent" else f"exit status {process.returncode}"
-        last = words.strip().splitlines()[-1:] or [otherwise]
-        return {"status": status, "words": last[0], "wall_s": wall_s}
+        # Lines of valgrind's begin so.
+        own = [line for line in words.strip().splitlines() if not line.startswith("==")]
+        return {"status": status, "words": (own or [otherwise])[-1], "wall_s": wall_s}
     metrics = {}
     for line in said.splitlines():
         name, value = line.split()
@@ -217,8 +220,8 @@ class Run:
         with self.store.open("a") as lines:
             lines.write(json.dumps(record) + "\n")
 
-    def is_late(self) -> bool:
-        return time.monotonic() - self.start > self.mode.limit_s
+    def is_late(self, needed_s: float = 0) -> bool:
+        return time.monotonic() - self.start + needed_s > self.mode.limit_s
 
     def measure(self, pair: Pair, round_number: int) -> dict:
         """A record that is there already is not measured again."""
@@ -228,13 +231,11 @@ class Run:
             return known
         workload = pair.workload
         command = [str(PROGRAMS / pair.peer.slug)]
-        limit_s = min(self.mode.process_s,
-                      max(1.0, self.start + self.mode.limit_s - time.monotonic() + 10))
         if workload.is_counted:
             command += pair.arguments()[:-1]
-            result = count_instructions(command, pair.n, limit_s)
+            result = count_instructions(command, pair.n, self.mode.process_s)
         else:
-            result = run_program(command + pair.arguments(), limit_s)
+            result = run_program(command + pair.arguments(), self.mode.process_s)
         self.keep(pair, round_number, result)
         return result
 
@@ -300,7 +301,7 @@ class Run:
     def rounds(self, pairs: list[Pair]) -> None:
         for round_number in range(1, self.mode.rounds + 1):
             for i, pair in enumerate(pairs):
-                if not pair.is_open or self.is_late():
+                if not pair.is_open or self.is_late(pair.round_s):
                     continue
                 self.show(f"round {round_number} of {self.mode.rounds}: {pair.peer.title}, "
                           f"{pair.workload.name}", self.left_s(pairs, round_number, i))
@@ -363,7 +364,7 @@ def parse_arguments() -> argparse.Namespace:
     how_much.add_argument("--check", action="store_true",
                           help="the least of each workload, to see that it works; fails if not")
     parser.add_argument("--only", metavar="PATTERN", default="",
-                        help="measure only, and again, where PATTERN matches 'FILE: PEER: WORKLOAD'")
+                        help="measure only, and again, what matches as 'FILE: PEER: WORKLOAD'")
     parser.add_argument("--resume", action="store_true",
                         help="go on with a run that was stopped, or add peers to it")
     parser.add_argument("--draw", action="store_true",
@@ -424,8 +425,11 @@ def measure(options: argparse.Namespace, mode: Mode, peers: list[Peer], store: P
     save(store, describe_machine(peers), records)
     run = Run(mode, records, store)
     run.start = start
-    run.probe_all(pairs)
-    run.rounds(pairs)
+    try:
+        run.probe_all(pairs)
+        run.rounds(pairs)
+    except KeyboardInterrupt:
+        print("\nstopped; with --resume it goes on", file=sys.stderr)
     print(f"\nmeasured for {(time.monotonic() - start) / 60:.1f} minutes", file=sys.stderr)
 
 
@@ -449,8 +453,11 @@ def main() -> int:
     if not options.draw:
         measure(options, mode, peers, store)
     machine, records = load(store)
-    failed = report.write(machine, records, peers, store.parent,
-                          is_whole=mode is FULL)
+    if not machine:
+        print(f"nothing has been measured yet: {store.relative_to(ROOT)} is missing",
+              file=sys.stderr)
+        return 2
+    failed = report.write(machine, records, peers, store.parent, is_whole=mode is FULL)
     return 1 if mode is CHECK and failed else 0
 
 

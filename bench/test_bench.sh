@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The peers in C and C++ do what they claim, with the least of each workload; tables, charts and
-# quotations are made of it; and a peer that is wrong is told apart from one that can't be built, and
-# stops nobody else.
+# quotations are made of it; and a peer that is wrong is told apart from one that can't be built,
+# and stops nobody else.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -50,9 +50,9 @@ stale
 <!-- /bench -->
 <!-- ratio switch ns: glibc ucontext / aco pool -->stale<!-- /ratio --> times"""
 quoted = report.quote(results, text, report.tables(results))
-ratio = results.median("glibc ucontext", "switch", "ns") / results.median("aco pool", "switch", "ns")
+above, below = (results.median(peer, "switch", "ns") for peer in ("glibc ucontext", "aco pool"))
 assert "stale" not in quoted and "| aco pool | " in quoted
-assert f"aco pool -->{report.number(ratio)}<!-- /ratio --> times" in quoted, quoted
+assert f"aco pool -->{report.number(above / below)}<!-- /ratio --> times" in quoted, quoted
 assert report.quote(results, quoted, report.tables(results)) == quoted
 for document in report.DOCUMENTS:
     text = document.read_text()

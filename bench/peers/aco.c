@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * aco, in its builds. Control words are shared or of each coroutine's own. The switch is inline, or
- * the function acosw(). Stacks come from a pool (extra/stack_pool), or are mapped for each coroutine
+ * the function acosw(). Stacks come from a pool (extra/stack_pool) or are mapped for each coroutine
  * (standalone), both with a guard page; or one share stack serves all, and live frames are copied.
  * By its side, under the same workloads, the plain shape of a copying library: plain.h.
  *
