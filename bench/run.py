@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -141,8 +142,11 @@ def run_program(command: list[str], limit_s: float) -> dict:
                                start_new_session=True, cwd=ROOT)
     try:
         said, words = process.communicate(timeout=limit_s)
+    except KeyboardInterrupt:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, 9)
+        os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         return {"status": "failed", "words": f"takes more than {limit_s:.0f} s",
                 "wall_s": limit_s}
