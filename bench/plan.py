@@ -111,7 +111,7 @@ COPYING = r"^aco share stack|^plain copying"
 COPYING_PAIR = r"^aco share stack$|^plain copying"
 FAR = r"^aco share stack(?!, own)"
 SUSPENDED = r"^aco share stack$"
-GROWING = r"^aco (share stack|pool)$|^C\+\+20$|^Boost\.Context fiber, pool|(?i:corosensei)"
+GROWING = r"^aco (share stack|pool)$|^C\+\+20$|^Boost\.Context fiber, pool|^corosensei"
 GROWING_FAR = r"^aco share stack$|^C\+\+20$"
 
 SHARE_SIZES = (8, 120, 1000, 4072, 7992)

@@ -86,7 +86,7 @@ class Results:
         return cell.median(metric) if cell else None
 
     def is_stackful(self, title: str) -> bool:
-        return self.peers[title].kind.startswith("stackful")
+        return "stackful" in self.peers[title].kind
 
     def titles(self, workload: str, metric: str) -> list[str]:
         """Of the peers that have it, the first one first."""
@@ -233,7 +233,7 @@ TRANSFER = [
 ]
 # The peers of README.md.
 HEADLINE = (r"^aco (pool|share stack)$|^aco pool, own|^C\+\+20$|^Boost.*(fiber|Coroutine2), pool|"
-            r"(?i:corosensei|goroutine|^go\b|luajit|ucontext|^posix)")
+            r"^(corosensei|Go channels, one thread|LuaJIT|glibc ucontext|POSIX threads)")
 RATED = SWITCH + TABLE + MANY[1:] + SKYNET + SHARE
 
 
