@@ -340,11 +340,12 @@ def quote(results: Results, text: str, made: dict[str, str]) -> str:
 
 
 def is_complete(results: Results) -> bool:
-    """Whether every workload of every peer has come to something."""
+    """Whether every workload of every peer has come to something, and not to a probe alone."""
 
     def is_open(workload: Workload, title: str) -> bool:
+        cell = results.cells.get((title, workload.name))
         return bool(re.search(workload.peers, title)) and title not in results.unbuilt and \
-            (title, workload.name) not in results.cells
+            (cell is None or (cell.status == "ok" and cell.rounds == 0))
 
     return not any(is_open(workload, title) for workload in WORKLOADS for title in results.peers)
 
