@@ -58,6 +58,7 @@ CHECK(the_switch_finds_base, offsetof(aco_t, base) == ACO_BASE);
 #define SAVE_STACK_GRANULE 16u             /* bytes; of the block of an aco_t and of later ones */
 #define CO_SZ round_up(sizeof(aco_t), SAVE_STACK_GRANULE)
 #define COPY_INLINE_MAX 255u               /* bytes; above, memcpy() is faster */
+#define PREFETCH_MAX_SZ 8192u              /* bytes; more would evict each other */
 #define CACHE_LINE_SZ 64u                  /* bytes; only speed depends on it */
 #define FAILURE_LINE_SZ 400u               /* bytes, on a coroutine's stack */
 #define RED_ZONE_SZ 128u                   /* bytes below SP that a leaf function may use */
@@ -686,7 +687,7 @@ static inline __attribute__((always_inline)) void copy_frames(void *to, const vo
 /* Asks for saved frames to come to the cache while something else is done. */
 static inline void prefetch_frames(const void *ptr, size_t sz)
 {
-    const char *line = (const char *)ptr, *end = line + sz;
+    const char *line = (const char *)ptr, *end = line + (sz <= PREFETCH_MAX_SZ ? sz : 0);
     for (; line < end; line += CACHE_LINE_SZ) {
         __builtin_prefetch(line);
     }

@@ -779,6 +779,14 @@ ACO_NORETURN void aco_funcp_protector(void);
  */
 #define ACO_LAUNDER(ptr) __asm__("" : "+r"(ptr))
 
+/* Tells the compiler what always holds, so that it need not look. */
+#define ACO_ASSUME(EX)                                                                             \
+    do {                                                                                           \
+        if (!(EX)) {                                                                               \
+            __builtin_unreachable();                                                               \
+        }                                                                                          \
+    } while (0)
+
 /* The cold paths. */
 __attribute__((cold)) aco_t *aco_check_resume(const aco_t *co);
 void aco_acquire(aco_t *co);
@@ -868,6 +876,7 @@ ACO_INLINE void aco_suspend(const char *call, aco_t *co)
     }
     aco_t *main_co = co->main_co;
     ACO_SWITCH(co, main_co);
+    ACO_ASSUME(aco_gtls_co == co);
     if (aco_unlikely(co->wakes)) {
         aco_wake(co);
     }
@@ -914,6 +923,7 @@ ACO_INLINE void aco_yield_to(aco_t *co)
         aco_gtls_co = co;
         ACO_SWITCH(self, co);
     }
+    ACO_ASSUME(aco_gtls_co == self);
     if (aco_unlikely(self->wakes)) {
         aco_wake(self);
     }
