@@ -14,7 +14,7 @@ from plan import COUNTS, LIVE_SIZES, ROOT, SHARE_SIZES, WORKLOADS, Peer, Workloa
 
 RESULTS = ROOT / "bench" / "results"
 IMAGES = ROOT / "img" / "bench"
-DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "performance.md")
+DOCUMENTS = (ROOT / "README.md", ROOT / "README_zh.md", ROOT / "docs" / "performance.md")
 PUBLISHED = ROOT / "bench" / "published.csv"
 
 SOURCES = {

@@ -358,7 +358,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="bench/run.sh",
         description="Measures aco beside its peers, writes tables and draws charts. In full, which "
-                    "takes less than forty minutes, into bench/results/ and img/, README.md and "
+                    "takes less than forty minutes, into bench/results/ and img/, the READMEs and "
                     "docs/; otherwise into output/bench/.")
     parser.add_argument("-i", action="store_true", dest="install",
                         help="first install what is missing (with apt-get)")

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What the documents show is so: every program in them compiles and prints the text that follows it,
-# every command runs, every link leads somewhere, and the two READMEs are of one shape.
+# every command runs, every link leads somewhere, and the two READMEs tell the same.
 # shellcheck source=tests/harness.sh
 source "$(dirname "${BASH_SOURCE[0]}")/harness.sh"
 need_libraries
@@ -62,6 +62,11 @@ try_commands() {
         bash -euo pipefail "$script")
 }
 
+# The headings of a file, as links name them.
+anchors() {
+    sed -n 's/^##* //p' "$1" | tr '[:upper:] ' '[:lower:]-' | tr -d '.,:`()?'
+}
+
 # Links to files that are not there, and to headings that are not there.
 broken_links() {
     local link file anchor
@@ -72,16 +77,41 @@ broken_links() {
         file=$([[ -z $file ]] && echo "$document" || echo "${document%/*}/$file")
         if [[ ! -e $file ]]; then
             echo "$link"
-        elif [[ -n $anchor && -z $(sed -n 's/^##* //p' "$file" | tr '[:upper:] ' '[:lower:]-' |
-            tr -d '.,:`()?' | sed -n "\\|^${anchor#\#}\$|p") ]]; then
+        elif [[ -n $anchor && -z $(anchors "$file" | sed -n "\\|^${anchor#\#}\$|p") ]]; then
             echo "$link"
         fi
     done < <(sed 's/`[^`]*`//g' "$document" | grep -oE '\]\([^)]+\)' |
         sed 's/^](//; s/)$//' | grep -vE '^[a-z]+:' || true)
 }
 
+# shape FILE TRANSLATION: what FILE has in common with its translation. That is its code, and of
+# each heading, paragraph, item and row, in order, what it is and what in it is not words: code,
+# links, pictures, comments, bold type and figures, sorted, since the order of words is a language's
+# own.
 shape() {
-    awk '/^```/ { inside = !inside } inside { print } !inside && /^#/ { print $1 }' "$1"
+    sed -f <(echo "s|](${2//./\\.})|](the translation)|"
+        anchors "$1" | awk '{ printf "s|](#%s)|](#%d)|g\n", $0, NR }') "$1" | awk '
+        function say(what) { printf "%04d %s\n", unit, what }
+        function take(pattern) {
+            while (match(text, pattern)) {
+                say(substr(text, RSTART, RLENGTH))
+                text = substr(text, 1, RSTART - 1) " " substr(text, RSTART + RLENGTH)
+            }
+        }
+        function finish() {
+            if (text == "") return
+            unit++
+            match(text, /^(#+ |- |\|)?/)
+            say(" " (RLENGTH > 0 ? substr(text, 1, RLENGTH) : "paragraph"))
+            take("`[^`]*`"); take("<!-- [^>]* -->"); take("!\\["); take("\\]\\([^)]*\\)")
+            take("\\|"); take("\\*\\*"); take("[0-9]+([.,][0-9]+)*")
+            text = ""
+        }
+        /^```/ { finish(); inside = !inside }
+        inside || /^```/ { unit++; say($0); next }
+        /^(#|- |\||!\[|$)/ { finish() }
+        { text = text (text == "" ? "" : " ") $0 }
+        END { finish() }' | LC_ALL=C sort | cut -c 6-
 }
 
 INCLUDES=()
@@ -118,7 +148,7 @@ for document in "${DOCUMENTS[@]/#/./}"; do
 done
 ((programs > 0 && commands > 0)) || fail "no program or no command was found"
 
-if [[ -f README_zh.md ]]; then
-    diff <(shape README.md) <(shape README_zh.md) || fail "the READMEs differ in shape"
-fi
+shape README.md README_zh.md >"$TMP/english"
+shape README_zh.md README.md >"$TMP/chinese"
+diff -u "$TMP/english" "$TMP/chinese" || fail "the READMEs tell different things"
 echo "$programs programs and $commands blocks of commands do as they say"
