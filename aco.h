@@ -34,6 +34,10 @@
 #ifndef ACO_H
 #define ACO_H
 
+#ifdef __ASSEMBLER__
+#pragma GCC system_header /* for -Wpedantic, which takes assembly for C90 */
+#endif
+
 /* ==== Version ================================================================================ */
 
 #define ACO_VERSION_MAJOR 2

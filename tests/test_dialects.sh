@@ -29,7 +29,7 @@ fi
 check_options() {
     local cc=$1 width=$2 source
     shift 2
-    for source in tests/header_user.c aco.c; do
+    for source in tests/header_user.c aco.c acosw.S; do
         must "$cc $width $*: $source does not compile" \
             "$cc" "$width" -pedantic "${C_WARNINGS[@]}" "$@" -I. -c "$source" -o "$TMP/object.o"
     done
