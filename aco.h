@@ -243,6 +243,66 @@ __asm__(".ifndef aco_get_pc_edx\n"
 #define ACO_CLOBBER_PREDICATES
 #endif
 
+#elif defined(__riscv) && __riscv_xlen == 64 && defined(__riscv_float_abi_double)
+
+#define ACO_ARCH_RISCV64
+#define ACO_WORD 8
+#define ACO_RETPTR_SZ 16
+#define ACO_AT(offset, co) offset(co)
+
+/* The jump is by t2: where jumps need landing pads (Zicfilp), one by t2 does not. */
+#define ACO_SWITCH_ASM(from, to)                                                                   \
+    do {                                                                                           \
+        register aco_t *aco_from __asm__("a0") = from, *aco_to __asm__("a1") = to;                 \
+        ACO_ASM_QUIET                                                                              \
+        __asm__ volatile(                                                                          \
+            ACO_ASM_KEEP_BASE("sub a2, s1, sp\n\tsw a2, ", a0)                                     \
+            "lla a2, 1f\n\t"                                                                       \
+            "sd a2, " ACO_STR(ACO_REG(ACO_REG_IDX_RETADDR, a0)) "\n\t"                             \
+            "sd sp, " ACO_STR(ACO_REG(ACO_REG_IDX_SP, a0)) "\n\t"                                  \
+            "sd s0, " ACO_STR(ACO_REG(ACO_REG_IDX_BP, a0)) "\n\t"                                  \
+            ACO_STR(ACO_ASM_FPU(a0, a1)) "\n\t"                                                    \
+            "ld t2, " ACO_STR(ACO_REG(ACO_REG_IDX_RETADDR, a1)) "\n\t"                             \
+            ACO_ASM_LEAVE(0x7a, 8, 1)                                                              \
+            "ld s0, " ACO_STR(ACO_REG(ACO_REG_IDX_BP, a1)) "\n\t"                                  \
+            "ld sp, " ACO_STR(ACO_REG(ACO_REG_IDX_SP, a1)) "\n\t"                                  \
+            "ld ra, 0(sp)\n\t"                                                                     \
+            "jr t2\n\t"                                                                            \
+            ACO_ASM_LEFT("ebreak")                                                                 \
+            "1:\n\t"                                                                               \
+            ACO_ASM_TAKE_BASE("lw s1, ", a1, "\n\tadd s1, s1, sp\n\t")                             \
+            : "+r"(aco_from), "+r"(aco_to)                                                         \
+            :                                                                                      \
+            : "memory", "ra", "t0", "t1", "t2", "t3", "t4", "t5", "t6", "a2", "a3", "a4", "a5",    \
+              "a6", "a7", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11",      \
+              "ft0", "ft1", "ft2", "ft3", "ft4", "ft5", "ft6", "ft7", "ft8", "ft9", "ft10",        \
+              "ft11", "fa0", "fa1", "fa2", "fa3", "fa4", "fa5", "fa6", "fa7", "fs0", "fs1", "fs2", \
+              "fs3", "fs4", "fs5", "fs6", "fs7", "fs8", "fs9", "fs10", "fs11" ACO_CLOBBER_VECTOR); \
+        ACO_ASM_LOUD                                                                               \
+        to = aco_to;                                                                               \
+    } while (0)
+
+/* Keeps the rounding mode of `from`, which is what fcsr has of control, and has that of `to` loaded
+ * if it differs. Changes a2 and a3. */
+#define ACO_ASM_FPU(from, to)                                                                      \
+    ACO_ASM_OWN_FPU(frrm a2 ACO_NL                                                                 \
+                    sw a2, ACO_REG(ACO_REG_IDX_FPU, from) ACO_NL                                   \
+                    lw a3, ACO_REG(ACO_REG_IDX_FPU, to) ACO_NL                                     \
+                    beq a2, a3, 2f ACO_NL                                                          \
+                    fsrm a3 ACO_NL                                                                 \
+                    2:)
+
+/* Functions that get vectors from an attribute instead of an option must not contain the inline
+ * switch. What vl and vtype are after an asm, compilers don't take for granted. */
+#ifdef __riscv_vector
+#define ACO_CLOBBER_VECTOR                                                                         \
+    , "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13",      \
+        "v14", "v15", "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", \
+        "v27", "v28", "v29", "v30", "v31"
+#else
+#define ACO_CLOBBER_VECTOR
+#endif
+
 #elif defined(__x86_64__)
 #error "x32 (-mx32) has no block in aco.h and acosw.S: compile with -m64 or -m32"
 #else
@@ -334,8 +394,8 @@ __asm__(".ifndef aco_get_pc_edx\n"
 #endif
 
 /* clang addresses a frame that has both over-aligned and variable-sized locals through a register
- * of its own (rbx, esi, x19), which it does not let an asm clobber. Its distance from SP is kept in
- * `base`: pushing the register would put call-frame information wrong. On other processors
+ * of its own (rbx, esi, x19, s1), which it does not let an asm clobber. Its distance from SP is
+ * kept in `base`: pushing the register would put call-frame information wrong. On other processors
  * than x86 it warns of that, and of registers that an option reserves: not between QUIET and LOUD. */
 #define ACO_BASE ACO_WORD*(ACO_REG_WORDS+1)+4 /* offset in aco_t */
 #ifdef __clang__

@@ -150,7 +150,7 @@ LABEL(aco_coroutine_end)
     .cfi_startproc
     .cfi_undefined rip
     nop
-    .size aco_coroutine_end, 1
+    .size aco_coroutine_end, .-aco_coroutine_end
     .globl aco_funcp_protector_asm
 LABEL(aco_funcp_protector_asm)
     subq $16, %rsp
@@ -231,7 +231,7 @@ LABEL(aco_coroutine_end)
     .cfi_startproc
     .cfi_undefined eip
     nop
-    .size aco_coroutine_end, 1
+    .size aco_coroutine_end, .-aco_coroutine_end
     .globl aco_funcp_protector_asm
 LABEL(aco_funcp_protector_asm)
     subl $16, %esp
@@ -344,11 +344,124 @@ LABEL(aco_coroutine_end)
     .cfi_startproc
     .cfi_undefined x30
     nop
-    .size aco_coroutine_end, 4
+    .size aco_coroutine_end, .-aco_coroutine_end
     .globl aco_funcp_protector_asm
 LABEL(aco_funcp_protector_asm)
     bl aco_funcp_protector
     brk 1
+END(aco_funcp_protector_asm)
+
+#elif defined(ACO_ARCH_RISCV64)
+/* ==== riscv64 (RISC-V ELF psABI, LP64D; differs from arm64 in what is said) =================== */
+
+    .macro KEEP store, reg, at
+    \store \reg, \at(sp)
+    .cfi_rel_offset \reg, \at
+    .endm
+    .macro TAKE load, reg, at
+    \load \reg, \at(sp)
+    .cfi_restore \reg
+    .endm
+
+/*
+ * void *acosw(aco_t *from, aco_t *to)
+ *   a0  from; callee-saved: s0-s11 fs0-fs11, the rounding mode; ra holds the return address
+ *   a1  to; still so at the address jumped to
+ */
+FUNCTION(acosw)
+    .cfi_startproc
+    addi sp, sp, -192
+    .cfi_adjust_cfa_offset 192
+    KEEP sd, ra, 0
+    KEEP sd, s1, 8
+    KEEP sd, s2, 16
+    KEEP sd, s3, 24
+    KEEP sd, s4, 32
+    KEEP sd, s5, 40
+    KEEP sd, s6, 48
+    KEEP sd, s7, 56
+    KEEP sd, s8, 64
+    KEEP sd, s9, 72
+    KEEP sd, s10, 80
+    KEEP sd, s11, 88
+    KEEP fsd, fs0, 96
+    KEEP fsd, fs1, 104
+    KEEP fsd, fs2, 112
+    KEEP fsd, fs3, 120
+    KEEP fsd, fs4, 128
+    KEEP fsd, fs5, 136
+    KEEP fsd, fs6, 144
+    KEEP fsd, fs7, 152
+    KEEP fsd, fs8, 160
+    KEEP fsd, fs9, 168
+    KEEP fsd, fs10, 176
+    KEEP fsd, fs11, 184
+    .cfi_remember_state
+    lla a2, .Lcontinued
+    sd a2, ACO_REG(ACO_REG_IDX_RETADDR, a0)
+    sd sp, ACO_REG(ACO_REG_IDX_SP, a0)
+    sd s0, ACO_REG(ACO_REG_IDX_BP, a0)
+    ACO_ASM_FPU(a0, a1)
+
+    ld t2, ACO_REG(ACO_REG_IDX_RETADDR, a1)
+    ld s0, ACO_REG(ACO_REG_IDX_BP, a1)
+    /* s0: DW_CFA_expression 8, { DW_OP_breg10 8*ACO_REG_IDX_BP } */
+    .cfi_escape 0x10, 8, 2, 0x7a, 8*ACO_REG_IDX_BP
+    ld sp, ACO_REG(ACO_REG_IDX_SP, a1)
+    /* CFA: DW_CFA_def_cfa_expression { DW_OP_breg10 8*ACO_REG_IDX_SP; deref; plus_uconst 192 } */
+    .cfi_escape 0x0f, 6, 0x7a, 8*ACO_REG_IDX_SP, 0x06, 0x23, 0xc0, 0x01
+    ld ra, 0(sp) /* the return address of an entry function */
+    jr t2
+
+.Lcontinued:
+    .cfi_restore_state
+    TAKE ld, ra, 0
+    TAKE ld, s1, 8
+    TAKE ld, s2, 16
+    TAKE ld, s3, 24
+    TAKE ld, s4, 32
+    TAKE ld, s5, 40
+    TAKE ld, s6, 48
+    TAKE ld, s7, 56
+    TAKE ld, s8, 64
+    TAKE ld, s9, 72
+    TAKE ld, s10, 80
+    TAKE ld, s11, 88
+    TAKE fld, fs0, 96
+    TAKE fld, fs1, 104
+    TAKE fld, fs2, 112
+    TAKE fld, fs3, 120
+    TAKE fld, fs4, 128
+    TAKE fld, fs5, 136
+    TAKE fld, fs6, 144
+    TAKE fld, fs7, 152
+    TAKE fld, fs8, 160
+    TAKE fld, fs9, 168
+    TAKE fld, fs10, 176
+    TAKE fld, fs11, 184
+    addi sp, sp, 192
+    .cfi_adjust_cfa_offset -192
+    ret
+END(acosw)
+
+/* void aco_save_fpucw_mxcsr(void *p)  a0: p */
+FUNCTION(aco_save_fpucw_mxcsr)
+    .cfi_startproc
+    frrm a1
+    sw a1, 0(a0)
+    ret
+END(aco_save_fpucw_mxcsr)
+
+    .balign 16
+LABEL(aco_coroutine_end)
+    .cfi_startproc
+    .cfi_undefined ra
+    nop
+    .size aco_coroutine_end, .-aco_coroutine_end
+    .globl aco_funcp_protector_asm
+LABEL(aco_funcp_protector_asm)
+    call aco_funcp_protector
+    unimp
 END(aco_funcp_protector_asm)
 
 #endif

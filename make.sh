@@ -31,18 +31,22 @@ readonly USAGE="usage: ./make.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] 
   DESTDIR         what to put before these names, for packagers
 
 A variant is output/NAME..[m32.]{no_valgrind|valgrind}.{standaloneFPUenv|shareFPUenv}
-or output/NAME..{arm64}.no_valgrind.{standaloneFPUenv|shareFPUenv}"
+or output/NAME..{arm64|riscv64}.no_valgrind.{standaloneFPUenv|shareFPUenv}"
 
 shopt -s nullglob
 # Optional parts, each in a folder of its own.
 EXTRA=(extra/*/aco_*.c)
 TESTS=(tests/test_*.c extra/*/test_*.c)
-# Other processors: name|in names of Debian's packages|emulator|where it finds libraries|options for
-# clang.
+# Other processors: name|emulator|where it finds libraries|options for clang|Debian's packages.
+# lld 14 can't link for riscv64.
 readonly FOREIGN=(
-    "arm64|arm64|qemu-aarch64|/usr/aarch64-linux-gnu|--target=aarch64-linux-gnu"
+    "arm64|qemu-aarch64|/usr/aarch64-linux-gnu|--target=aarch64-linux-gnu -fuse-ld=lld|\
+lld libc6-dev-arm64-cross libgcc-12-dev-arm64-cross"
+    "riscv64|qemu-riscv64|/usr/riscv64-linux-gnu|--target=riscv64-linux-gnu|\
+binutils-riscv64-linux-gnu libc6-dev-riscv64-cross libgcc-12-dev-riscv64-cross"
 )
-readonly FOREIGN_FLAGS=(-fuse-ld=lld -Wno-unused-command-line-argument)
+# Not everywhere do compilers make unwind tables of C unasked.
+readonly FOREIGN_FLAGS=(-fasynchronous-unwind-tables -Wno-unused-command-line-argument)
 readonly PROGRAMS=(test_aco_synopsis test_aco_tutorial_{0..6} test_aco_benchmark)
 readonly WARNINGS=(-Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wundef -Werror)
 readonly OUTPUT=output
@@ -116,13 +120,11 @@ find_missing() {
 
 # What compiles for other processors, and runs that.
 find_missing_foreign() {
-    local entry name package emulator triple without="-o no-qemu"
+    local entry name emulator triple packages without="-o no-qemu"
     command -v clang > /dev/null || MISSING+=("clang|to compile for other processors|$without")
-    command -v ld.lld > /dev/null || MISSING+=("lld|to link for other processors|$without")
     for entry in "${FOREIGN[@]}"; do
-        IFS='|' read -r name package emulator _ triple <<< "$entry"
-        can_link "$triple" ||
-            MISSING+=("libc6-dev-$package-cross libgcc-12-dev-$package-cross|for $name|$without")
+        IFS='|' read -r name emulator _ triple packages <<< "$entry"
+        can_link "$triple" || MISSING+=("$packages|to compile for $name|$without")
     done
     command -v "$emulator" > /dev/null ||
         MISSING+=("qemu-user|to run programs for other processors|$without")
@@ -133,7 +135,7 @@ can_link() {
     local triple
     read -r -a triple <<< "$1"
     printf '#include <stdio.h>\nint main(void) { return puts("") < 0; }\n' |
-        clang "${triple[@]}" "${FOREIGN_FLAGS[@]}" -x c - -o /dev/null 2> /dev/null
+        clang "${triple[@]}" -x c - -o /dev/null 2> /dev/null
 }
 
 # Tools without which some tests are skipped, and the benchmark runs with another allocator.
@@ -305,7 +307,7 @@ find_compile() {
     local variant=.$1. triple
     COMPILE=("${COMPILER[@]}")
     if find_foreign "$1"; then
-        read -r -a triple <<< "${ENTRY[4]}"
+        read -r -a triple <<< "${ENTRY[3]}"
         COMPILE=(clang "${triple[@]}" "${FOREIGN_FLAGS[@]}")
     fi
     COMPILE+=("${OPTIONS[@]}")
@@ -519,7 +521,7 @@ fi
 for entry in "${FOREIGN[@]}"; do
     ((qemu)) || break
     IFS='|' read -r -a ENTRY <<< "$entry"
-    printf '%s|%s -L %s|clang %s %s\n' "${ENTRY[@]:0:1}" "${ENTRY[@]:2:3}" "${FOREIGN_FLAGS[*]}"
+    printf '%s|%s -L %s|clang %s %s\n' "${ENTRY[@]:0:4}" "${FOREIGN_FLAGS[*]}"
 done > "$OUTPUT/.foreign"
 make_libraries
 if [[ $goal != library ]]; then

@@ -598,6 +598,8 @@ static size_t run_groups(const struct group *groups, size_t amount)
 #define PROCESSOR "i386"
 #elif defined(ACO_ARCH_ARM64)
 #define PROCESSOR "arm64"
+#elif defined(ACO_ARCH_RISCV64)
+#define PROCESSOR "riscv64"
 #else
 #define PROCESSOR "another processor"
 #endif

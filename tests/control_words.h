@@ -116,6 +116,42 @@ static inline void write_words(words_t words)
     __asm__ volatile("msr fpcr, %0\n\tmsr fpsr, %1" : : "r"(fpcr), "r"(fpsr));
 }
 
+#elif defined(ACO_ARCH_RISCV64)
+
+/* fcsr; only the rounding mode is control. */
+#define CONTROL 0xe0u
+#define FLAGS 0x1fu
+#define MY_FLAGS 0x08u
+#define ITS_FLAGS 0x11u
+#define IN_REG 0xffffffffu
+
+static const words_t usual = {0, 0};
+
+static const words_t sets[] = {
+    {0x00, 0}, /* the usual one: round to nearest */
+    {0x20, 0}, /* round towards zero */
+    {0x40, 0}, /* round down */
+    {0x60, 0}, /* round up */
+    {0x80, 0}, /* round to nearest, ties away from zero */
+};
+
+static inline uint32_t in_reg(words_t words)
+{
+    return (words.word & CONTROL) >> 5;
+}
+
+static inline words_t read_words(void)
+{
+    words_t words = {0, 0};
+    __asm__ volatile("frcsr %0" : "=r"(words.word));
+    return words;
+}
+
+static inline void write_words(words_t words)
+{
+    __asm__ volatile("fscsr %0" : : "r"(words.word));
+}
+
 #endif
 
 static inline int have_same_control(words_t a, words_t b)

@@ -96,10 +96,15 @@ if setarch -R true 2>/dev/null; then
     SANITIZED+=(setarch -R)
 fi
 
-# Whether programs can be made by this command, and such programs run.
-can_run() {
+# Whether programs can be made by this command.
+can_build() {
     echo 'int main(void) { return 0; }' >"$TMP/empty.c"
-    "$@" "$TMP/empty.c" -o "$TMP/empty" 2>/dev/null &&
+    "$@" "$TMP/empty.c" -o "$TMP/empty" 2>/dev/null
+}
+
+# Whether such programs run, too.
+can_run() {
+    can_build "$@" &&
         "${SANITIZED[@]}" "$TMP/empty" >"$TMP/said" 2>&1
 }
 

@@ -17,7 +17,7 @@
 #define ROUNDS 3
 #define ALIGNMENT 64
 #define ALIGNED_SZ 192u
-#define OTHER_SET 4      /* of the control words: results are flushed to zero */
+#define OTHER_SET 4      /* of the control words: not the usual ones */
 #define LEAF_SZ 96u      /* bytes, of which all would fit a red zone */
 #define BELOW_SZ 512u    /* bytes below the stack pointer that are overwritten; a red zone is 128 */
 

@@ -142,5 +142,44 @@
                        "v24", "v25", "v26", "v27", "v28", "v29", "v30",                            \
                        "v31" ACO_CLOBBER_PREDICATES)
 
+#elif defined(ACO_ARCH_RISCV64)
+
+#define FLOAT_CONSTRAINT "f"
+#define DOUBLE_CONSTRAINT "f"
+
+#ifdef __riscv_vector
+#include <riscv_vector.h>
+#define SCALABLE_VALUE(i) vadd_vx_u32m1(vid_v_u32m1(4), seed * ((i) + 1), 4)
+#define DECLARE_SCALABLE(i)                                                                        \
+    vuint32m1_t scalable_##i = SCALABLE_VALUE(i);                                                  \
+    LAUNDER("vr", scalable_##i);
+#define CHECK_SCALABLE(i)                                                                          \
+    LAUNDER("vr", scalable_##i);                                                                   \
+    wrong += vcpop_m_b32(vmsne_vv_u32m1_b32(scalable_##i, SCALABLE_VALUE(i), 4), 4) != 0;
+#define OVERWRITE_VECTOR(i) "vmv.v.i v" #i ", 5\n\t"
+#define OVERWRITE_VECTORS "vsetvli zero, zero, e8, m1, ta, ma\n\t" TIMES_32(OVERWRITE_VECTOR)
+#else
+#define OVERWRITE_VECTORS
+#endif
+
+#define OVERWRITE_FLOAT(i) "fmv.d.x f" #i ", a0\n\t"
+#define OVERWRITE_REGISTERS()                                                                      \
+    __asm__ volatile(OVERWRITE_VECTORS                                                             \
+                     "li a0, 0x5c5c\n\t" TIMES_32(OVERWRITE_FLOAT)                                 \
+                     "mv ra, a0\n\tmv t0, a0\n\tmv t1, a0\n\tmv t2, a0\n\tmv t3, a0\n\t"             \
+                     "mv t4, a0\n\tmv t5, a0\n\tmv t6, a0\n\tmv a1, a0\n\tmv a2, a0\n\t"             \
+                     "mv a3, a0\n\tmv a4, a0\n\tmv a5, a0\n\tmv a6, a0\n\tmv a7, a0\n\t"             \
+                     "mv s1, a0\n\tmv s2, a0\n\tmv s3, a0\n\tmv s4, a0\n\tmv s5, a0\n\t"             \
+                     "mv s6, a0\n\tmv s7, a0\n\tmv s8, a0\n\tmv s9, a0\n\tmv s10, a0\n\t"            \
+                     "mv s11, a0"                                                                  \
+                     :                                                                             \
+                     :                                                                             \
+                     : "ra", "t0", "t1", "t2", "t3", "t4", "t5", "t6", "a0", "a1", "a2", "a3",     \
+                       "a4", "a5", "a6", "a7", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8",     \
+                       "s9", "s10", "s11", "ft0", "ft1", "ft2", "ft3", "ft4", "ft5", "ft6", "ft7", \
+                       "ft8", "ft9", "ft10", "ft11", "fa0", "fa1", "fa2", "fa3", "fa4", "fa5",     \
+                       "fa6", "fa7", "fs0", "fs1", "fs2", "fs3", "fs4", "fs5", "fs6", "fs7",       \
+                       "fs8", "fs9", "fs10", "fs11" ACO_CLOBBER_VECTOR)
+
 #endif
 #endif

@@ -81,6 +81,16 @@ __asm__(".text\n"
         "str x29, [x2, " FOUND(2) "]\n\t"
         "str x1, [x2, " FOUND(3) "]\n\t"
         "b aco_exit\n");
+#elif defined(ACO_ARCH_RISCV64)
+__asm__(".text\n"
+        "writes_down:\n\t"
+        "lla a2, to_be_written\n\t"
+        "ld a2, 0(a2)\n\t"
+        "sd sp, 0(a2)\n\t"
+        "sd ra, " FOUND(1) "(a2)\n\t"
+        "sd s0, " FOUND(2) "(a2)\n\t"
+        "sd a1, " FOUND(3) "(a2)\n\t"
+        "tail aco_exit\n");
 #endif
 #endif
 

@@ -25,7 +25,7 @@ check_symbols() {
     local width=$1 name names=(acosw aco_save_fpucw_mxcsr aco_funcp_protector_asm)
     [[ $width != -m* ]] || names+=(aco_load_fpucw_mxcsr)
     readelf -sW "$TMP/acosw.o" |
-        awk '$1 ~ /^[0-9]+:$/ && $7 ~ /^[0-9]+$/ && $4 != "SECTION" && $8 !~ /^\$/ {
+        awk '$1 ~ /^[0-9]+:$/ && $7 ~ /^[0-9]+$/ && $4 != "SECTION" && $8 !~ /^(\$|\.L|$)/ {
                  print $4, $3, $8
              }' >"$TMP/symbols"
     for name in "${names[@]}"; do

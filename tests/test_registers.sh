@@ -47,6 +47,8 @@ declare -A ONLY_FOREIGN=(
     [arm64]="-O2 -mbranch-protection=standard|1
 -O2 -march=armv8-a+sve|
 -O0 -march=armv8-a+sve|"
+    [riscv64]="-O2 -march=rv64gcv|
+-O0 -march=rv64gcv|"
 )
 AVX512=(-mavx512f -mavx512vl -mavx512bw)
 
@@ -64,6 +66,9 @@ run_variant() {
     fi
     must "$cc $3: does not compile" "$cc" "${options[@]}" "${C_WARNINGS[@]}" -I. \
         tests/registers.c "${sources[@]}" -o "$TMP/registers"
+    if [[ $3 == *rv64gcv* ]]; then
+        local RUN=("${RUN[@]}" -cpu "rv64,v=true,vext_spec=v1.0")
+    fi
     must "$cc $3: values have changed" "${RUN[@]}" "$TMP/registers"
 }
 
@@ -79,6 +84,10 @@ run_variants() {
             -o "$objects/${source%.*}.o"
     done
     for variant in "${variants[@]}"; do
+        if [[ $variant == *flto* ]] && ! can_build "$cc" "${options[@]}" -flto; then
+            echo "$cc $width ${variant%|*}: does not link here, not tested"
+            continue
+        fi
         if [[ $variant == *avx2* ]] && ! grep -qw avx2 /proc/cpuinfo; then
             echo "$cc $width ${variant%|*}: not run, no AVX2 here"
             continue

@@ -43,6 +43,19 @@ static const int kept[CT_KEPT] = {19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29};
     __asm__ volatile("mov x19, 0\n\tmov x20, 0\n\tmov x21, 0\n\tmov x22, 0\n\tmov x23, 0\n\t" \
                      "mov x24, 0\n\tmov x25, 0\n\tmov x26, 0\n\tmov x27, 0\n\tmov x28, 0" \
                      : : : "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28")
+#elif defined(ACO_ARCH_RISCV64)
+#define CT_KEPT 12
+static const int kept[CT_KEPT] = {8, 9, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27};
+#define ZERO_KEPT() \
+    __asm__ volatile("li s1, 0\n\tli s2, 0\n\tli s3, 0\n\tli s4, 0\n\tli s5, 0\n\tli s6, 0\n\t" \
+                     "li s7, 0\n\tli s8, 0\n\tli s9, 0\n\tli s10, 0\n\tli s11, 0" \
+                     : : : "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11")
+#endif
+
+#ifdef ACO_ARCH_RISCV64
+#define FRAME_RECORD (-2) /* words from where a frame pointer points to those saved there */
+#else
+#define FRAME_RECORD 0
 #endif
 
 #define MAX_FRAMES 64
@@ -299,13 +312,16 @@ static NOINLINE void trace_by_cfi(trace_t *trace, uintptr_t first_pc)
 }
 
 #ifdef HAVE_FRAME_POINTERS
-/* As profilers do it: a frame pointer points at that of the caller, and a return address. */
+/* As profilers do it: a frame pointer points at that of the caller, and a return address; on some
+ * processors these lie below. */
 static NOINLINE void trace_by_frame_pointers(trace_t *trace)
 {
     memset(trace, 0, sizeof(*trace));
     void *const *frame = (void *const *)__builtin_frame_address(0);
-    for (; frame != NULL && trace->ct < MAX_FRAMES; frame = (void *const *)frame[0]) {
-        add_frame(trace, (uintptr_t)frame[1], (uintptr_t)frame[1]);
+    for (; frame != NULL && trace->ct < MAX_FRAMES;
+         frame = (void *const *)frame[FRAME_RECORD]) {
+        uintptr_t return_address = (uintptr_t)frame[FRAME_RECORD + 1];
+        add_frame(trace, return_address, return_address);
     }
     trace->is_end = frame == NULL;
 }

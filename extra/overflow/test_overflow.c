@@ -248,6 +248,8 @@ static void a_report_allocates_nothing(void **state)
 #define LOSE_FRAME_AND_WRITE "movl $8, %%ebp\n\tmovb $1, (%0)"
 #elif defined(ACO_ARCH_ARM64)
 #define LOSE_FRAME_AND_WRITE "mov x29, 8\n\tstrb wzr, [%0]"
+#elif defined(ACO_ARCH_RISCV64)
+#define LOSE_FRAME_AND_WRITE "li s0, 8\n\tsb zero, 0(%0)"
 #endif
 static void destroys_its_frame(void)
 {
@@ -484,6 +486,11 @@ static void a_fault_elsewhere_goes_to_the_previous_handler(void **state)
     aco_t *other = make_co(in, yields_for_ever, NULL);
     for (size_t i = 0; i < ARRAY_SZ(kinds); i++) {
         void *kind = (void *)(uintptr_t)&kinds[i];
+#ifdef ACO_ARCH_RISCV64
+        if (EMULATED && kinds[i].masked != 0) {
+            continue; /* qemu 7 forgets the signal mask of a handler there */
+        }
+#endif
         aco_t *co = make_co(in, catches_many, kind);
         expect_exit(catch_many_in_main, kind, 0);
         expect_exit(catch_many_in_coroutine, co, 0);
