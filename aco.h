@@ -89,7 +89,11 @@
 #define ACO_ARCH_X86_64
 #define ACO_WORD 8
 #define ACO_RETPTR_SZ 8
+#ifdef __APPLE__
+#define ACO_ASM_LOAD_FPU call _aco_load_fpucw_mxcsr
+#else
 #define ACO_ASM_LOAD_FPU call aco_load_fpucw_mxcsr@PLT
+#endif
 
 #define ACO_SWITCH_ASM(from, to)                                                                   \
     __asm__ volatile(ACO_ASM_BEGIN                                                                 \
@@ -303,10 +307,77 @@ __asm__(".ifndef aco_get_pc_edx\n"
 #define ACO_CLOBBER_VECTOR
 #endif
 
+#elif defined(__arm__) && defined(__ARM_PCS_VFP)
+
+#define ACO_ARCH_ARM
+#define ACO_WORD 4
+#define ACO_RETPTR_SZ 8
+#define ACO_AT(offset, co) [co, offset]
+
+/* The frame pointer is r7 in thumb code and r11 in arm code, and one may switch to the other: so both
+ * get the value that was kept. Bit 0 of an address tells that thumb code is there. Unwinders are not
+ * told of the inside of the switch: their tables are right between calls only. */
+#ifdef __thumb__
+#define ACO_ASM_ADR(reg, label) adr.w reg, label ACO_NL orr reg, reg, 1
+#define ACO_ASM_BP r7
+#define ACO_CLOBBER_OTHER_BP "r11"
+#else
+#define ACO_ASM_ADR(reg, label) adr reg, label
+#define ACO_ASM_BP r11
+#define ACO_CLOBBER_OTHER_BP "r7"
+#endif
+
+#define ACO_SWITCH_ASM(from, to)                                                                   \
+    do {                                                                                           \
+        register aco_t *aco_from __asm__("r0") = from, *aco_to __asm__("r1") = to;                 \
+        ACO_ASM_QUIET                                                                              \
+        __asm__ volatile(                                                                          \
+            ACO_ASM_KEEP_BASE("mov r2, sp\n\tsub r2, r6, r2\n\tstr r2, ", r0)                      \
+            ACO_STR(ACO_ASM_ADR(r2, 1f)) "\n\t"                                                    \
+            "str r2, " ACO_STR(ACO_REG(ACO_REG_IDX_RETADDR, r0)) "\n\t"                            \
+            "str sp, " ACO_STR(ACO_REG(ACO_REG_IDX_SP, r0)) "\n\t"                                 \
+            "str " ACO_STR(ACO_ASM_BP) ", " ACO_STR(ACO_REG(ACO_REG_IDX_BP, r0)) "\n\t"            \
+            ACO_STR(ACO_ASM_FPU(r0, r1)) "\n\t"                                                    \
+            "ldr r12, " ACO_STR(ACO_REG(ACO_REG_IDX_RETADDR, r1)) "\n\t"                           \
+            "ldr r3, " ACO_STR(ACO_REG(ACO_REG_IDX_SP, r1)) "\n\t"                                 \
+            "ldr r7, " ACO_STR(ACO_REG(ACO_REG_IDX_BP, r1)) "\n\t"                                 \
+            "mov r11, r7\n\t"                                                                      \
+            "mov sp, r3\n\t"                                                                       \
+            "ldr lr, [sp]\n\t"                                                                     \
+            "bx r12\n"                                                                             \
+            "1:\n\t"                                                                               \
+            ACO_ASM_TAKE_BASE("ldr r6, ", r1, "\n\tadd r6, r6, sp\n\t")                            \
+            : "+r"(aco_from), "+r"(aco_to)                                                         \
+            :                                                                                      \
+            : "memory", "cc", "r2", "r3", "r4", "r5", "r6", "r8", "r9", "r10",                     \
+              ACO_CLOBBER_OTHER_BP, "r12", "lr", "d0", "d1", "d2", "d3", "d4", "d5", "d6", "d7",   \
+              "d8", "d9", "d10", "d11", "d12", "d13", "d14", "d15", "d16", "d17", "d18", "d19",    \
+              "d20", "d21", "d22", "d23", "d24", "d25", "d26", "d27", "d28", "d29", "d30", "d31"); \
+        ACO_ASM_LOUD                                                                               \
+        to = aco_to;                                                                               \
+    } while (0)
+
+/* Keeps FPSCR of `from`, and has the control bits of `to` loaded if they differ: bits 8-26, while
+ * the others are flags, which stay. Changes r2 and r3. */
+#define ACO_ASM_FPU(from, to)                                                                      \
+    ACO_ASM_OWN_FPU(vmrs r2, fpscr ACO_NL                                                          \
+                    str r2, ACO_REG(ACO_REG_IDX_FPU, from) ACO_NL                                  \
+                    ldr r3, ACO_REG(ACO_REG_IDX_FPU, to) ACO_NL                                    \
+                    eor r2, r2, r3 ACO_NL                                                          \
+                    lsl r2, r2, 5 ACO_NL                                                           \
+                    lsrs r2, r2, 13 ACO_NL                                                         \
+                    beq 2f ACO_NL                                                                  \
+                    lsl r2, r2, 8 ACO_NL                                                           \
+                    vmrs r3, fpscr ACO_NL                                                          \
+                    eor r3, r3, r2 ACO_NL                                                          \
+                    vmsr fpscr, r3 ACO_NL                                                          \
+                    2:)
+
 #elif defined(__x86_64__)
 #error "x32 (-mx32) has no block in aco.h and acosw.S: compile with -m64 or -m32"
 #else
-#error "no block for this processor: write one in aco.h, section Processor, and one in acosw.S"
+#error "aco has no block for this processor, or for its ABI without floating point registers: \
+write one in aco.h, section Processor, and one in acosw.S; docs/porting.md says how"
 #endif
 
 /* ---- What the two x86 blocks share ---- */
@@ -394,7 +465,7 @@ __asm__(".ifndef aco_get_pc_edx\n"
 #endif
 
 /* clang addresses a frame that has both over-aligned and variable-sized locals through a register
- * of its own (rbx, esi, x19, s1), which it does not let an asm clobber. Its distance from SP is
+ * of its own (rbx, esi, x19, s1, r6), which it does not let an asm clobber. Its distance from SP is
  * kept in `base`: pushing the register would put call-frame information wrong. On other processors
  * than x86 it warns of that, and of registers that an option reserves: not between QUIET and LOUD. */
 #define ACO_BASE ACO_WORD*(ACO_REG_WORDS+1)+4 /* offset in aco_t */

@@ -41,9 +41,29 @@
 
 /* ==== Portability ============================================================================ */
 
+#ifdef __APPLE__
+/* Mach-O: names have an underscore, symbols neither type nor size. */
+#define SYMBOL(name) SYMBOL_EXPANDED(name)
+#define SYMBOL_EXPANDED(name) _##name
+#define LABEL(name) SYMBOL(name):
+#define END(name) .cfi_endproc
+#define SIZE(name)
+#define CALL_PLT(name) SYMBOL(name)
+#define LOCAL(name) L##name
+#else
+#define SYMBOL(name) name
+#ifdef __thumb__
+#define LABEL(name) .thumb_func; .type name, %function; name:
+#else
 #define LABEL(name) .type name, %function; name:
-#define FUNCTION(name) .balign 16; .globl name; LABEL(name)
-#define END(name) .cfi_endproc; .size name, .-name
+#endif
+#define END(name) .cfi_endproc; SIZE(name)
+#define SIZE(name) .size name, .-name
+#define CALL_PLT(name) name@PLT
+#define LOCAL(name) .L##name
+#endif
+#define GLOBAL(name) .globl SYMBOL(name)
+#define FUNCTION(name) .p2align 4 ACO_NL GLOBAL(name) ACO_NL LABEL(name)
 
     .text
 
@@ -96,11 +116,11 @@ FUNCTION(acosw)
     PUSH(%r14)
     PUSH(%r15)
     .cfi_remember_state
-    leaq .Lcontinued(%rip), %rax
+    leaq LOCAL(continued)(%rip), %rax
     movq %rax, ACO_REG(ACO_REG_IDX_RETADDR, rdi)
     movq %rsp, ACO_REG(ACO_REG_IDX_SP, rdi)
     movq %rbp, ACO_REG(ACO_REG_IDX_BP, rdi)
-    ACO_ASM_FPU(rdi, rsi, call .Lload_control_words)
+    ACO_ASM_FPU(rdi, rsi, call LOCAL(load_control_words))
 
     movq ACO_REG(ACO_REG_IDX_BP, rsi), %rbp
     /* rbp: DW_CFA_expression 6, { DW_OP_breg5 8*ACO_REG_IDX_BP } */
@@ -110,7 +130,7 @@ FUNCTION(acosw)
     .cfi_escape 0x0f, 5, 0x75, 8*ACO_REG_IDX_SP, 0x06, 0x23, 48
     jmpq *ACO_REG(ACO_REG_IDX_RETADDR, rsi)
 
-.Lcontinued:
+LOCAL(continued):
     .cfi_restore_state
     ACO_ASM_LAND(endbr64)
     POP(%r15)
@@ -123,7 +143,7 @@ END(acosw)
 
 /* Not callable from C.  rsi: to.  Changes rax, rbx, rdx. */
 FUNCTION(aco_load_fpucw_mxcsr)
-.Lload_control_words:
+LOCAL(load_control_words):
     .cfi_startproc
     ACO_ASM_LAND(endbr64)
     LOAD_CONTROL_WORDS(rsi)
@@ -145,16 +165,16 @@ END(aco_save_fpucw_mxcsr)
  * Unwinders look up the address before a return address: they find aco_coroutine_end, and learn
  * there that it has no caller.
  */
-    .balign 16
+    .p2align 4
 LABEL(aco_coroutine_end)
     .cfi_startproc
     .cfi_undefined rip
     nop
-    .size aco_coroutine_end, .-aco_coroutine_end
-    .globl aco_funcp_protector_asm
+    SIZE(aco_coroutine_end)
+    GLOBAL(aco_funcp_protector_asm)
 LABEL(aco_funcp_protector_asm)
     subq $16, %rsp
-    call aco_funcp_protector@PLT
+    call CALL_PLT(aco_funcp_protector)
     ud2
 END(aco_funcp_protector_asm)
 
@@ -180,11 +200,11 @@ FUNCTION(acosw)
     .cfi_adjust_cfa_offset 4
 1:  popl %edx
     .cfi_adjust_cfa_offset -4
-    addl $.Lcontinued-1b, %edx
+    addl $LOCAL(continued)-1b, %edx
     movl %edx, ACO_REG(ACO_REG_IDX_RETADDR, eax)
     movl %esp, ACO_REG(ACO_REG_IDX_SP, eax)
     movl %ebp, ACO_REG(ACO_REG_IDX_BP, eax)
-    ACO_ASM_FPU(eax, ecx, call .Lload_control_words)
+    ACO_ASM_FPU(eax, ecx, call LOCAL(load_control_words))
 
     movl ACO_REG(ACO_REG_IDX_BP, ecx), %ebp
     /* ebp: DW_CFA_expression 5, { DW_OP_breg0 4*ACO_REG_IDX_BP } */
@@ -194,7 +214,7 @@ FUNCTION(acosw)
     .cfi_escape 0x0f, 5, 0x70, 4*ACO_REG_IDX_SP, 0x06, 0x23, 16
     jmpl *ACO_REG(ACO_REG_IDX_RETADDR, ecx)
 
-.Lcontinued:
+LOCAL(continued):
     .cfi_restore_state
     ACO_ASM_LAND(endbr32)
     POP(%edi)
@@ -206,7 +226,7 @@ END(acosw)
 /* Not callable from C.  ecx: to.  Changes ebx, edx; eax stays, as acosw's call-frame information
  * refers to it. */
 FUNCTION(aco_load_fpucw_mxcsr)
-.Lload_control_words:
+LOCAL(load_control_words):
     .cfi_startproc
     ACO_ASM_LAND(endbr32)
     PUSH(%eax)
@@ -226,19 +246,19 @@ FUNCTION(aco_save_fpucw_mxcsr)
 END(aco_save_fpucw_mxcsr)
 
 /* A call through the PLT of position-independent code needs ebx. */
-    .balign 16
+    .p2align 4
 LABEL(aco_coroutine_end)
     .cfi_startproc
     .cfi_undefined eip
     nop
-    .size aco_coroutine_end, .-aco_coroutine_end
-    .globl aco_funcp_protector_asm
+    SIZE(aco_coroutine_end)
+    GLOBAL(aco_funcp_protector_asm)
 LABEL(aco_funcp_protector_asm)
     subl $16, %esp
     call 1f
 1:  popl %ebx
     addl $_GLOBAL_OFFSET_TABLE_+(.-1b), %ebx
-    call aco_funcp_protector@PLT
+    call CALL_PLT(aco_funcp_protector)
     ud2
 END(aco_funcp_protector_asm)
 
@@ -291,7 +311,7 @@ FUNCTION(acosw)
     str x30, [sp, 144]
     .cfi_rel_offset x30, 144
     .cfi_remember_state
-    adr x2, .Lcontinued
+    adr x2, LOCAL(continued)
     mov x3, sp
     str x2, ACO_REG(ACO_REG_IDX_RETADDR, x0)
     str x3, ACO_REG(ACO_REG_IDX_SP, x0)
@@ -309,7 +329,7 @@ FUNCTION(acosw)
     ldr x30, [sp] /* the return address of an entry function */
     br x17
 
-.Lcontinued:
+LOCAL(continued):
     .cfi_restore_state
     ACO_ASM_LAND(hint 36) /* bti j */
     TAKE x19, x20, 0
@@ -339,15 +359,15 @@ FUNCTION(aco_save_fpucw_mxcsr)
 END(aco_save_fpucw_mxcsr)
 
 /* SP is at align_retptr, and aligned for a call, which leaves alone what lies there. */
-    .balign 16
+    .p2align 4
 LABEL(aco_coroutine_end)
     .cfi_startproc
     .cfi_undefined x30
     nop
-    .size aco_coroutine_end, .-aco_coroutine_end
-    .globl aco_funcp_protector_asm
+    SIZE(aco_coroutine_end)
+    GLOBAL(aco_funcp_protector_asm)
 LABEL(aco_funcp_protector_asm)
-    bl aco_funcp_protector
+    bl SYMBOL(aco_funcp_protector)
     brk 1
 END(aco_funcp_protector_asm)
 
@@ -397,7 +417,7 @@ FUNCTION(acosw)
     KEEP fsd, fs10, 176
     KEEP fsd, fs11, 184
     .cfi_remember_state
-    lla a2, .Lcontinued
+    lla a2, LOCAL(continued)
     sd a2, ACO_REG(ACO_REG_IDX_RETADDR, a0)
     sd sp, ACO_REG(ACO_REG_IDX_SP, a0)
     sd s0, ACO_REG(ACO_REG_IDX_BP, a0)
@@ -413,7 +433,7 @@ FUNCTION(acosw)
     ld ra, 0(sp) /* the return address of an entry function */
     jr t2
 
-.Lcontinued:
+LOCAL(continued):
     .cfi_restore_state
     TAKE ld, ra, 0
     TAKE ld, s1, 8
@@ -452,16 +472,129 @@ FUNCTION(aco_save_fpucw_mxcsr)
     ret
 END(aco_save_fpucw_mxcsr)
 
-    .balign 16
+    .p2align 4
 LABEL(aco_coroutine_end)
     .cfi_startproc
     .cfi_undefined ra
     nop
-    .size aco_coroutine_end, .-aco_coroutine_end
-    .globl aco_funcp_protector_asm
+    SIZE(aco_coroutine_end)
+    GLOBAL(aco_funcp_protector_asm)
 LABEL(aco_funcp_protector_asm)
     call aco_funcp_protector
     unimp
+END(aco_funcp_protector_asm)
+
+#elif defined(ACO_ARCH_ARM)
+/* ==== arm (AAPCS with VFP, arm and thumb code; differs from arm64 in what is said) ============= */
+
+/* Unwinders have tables of their own here, which are right between calls only; debuggers are told
+ * of every instruction. */
+    .syntax unified
+    .cfi_sections .debug_frame
+
+/*
+ * void *acosw(aco_t *from, aco_t *to)
+ *   r0  from; callee-saved: r4-r11 d8-d15, FPSCR but for flags; lr holds the return address
+ *   r1  to; still so at the address jumped to
+ */
+FUNCTION(acosw)
+    .cfi_startproc
+    .fnstart
+    sub sp, sp, 4
+    .pad #4
+    .cfi_adjust_cfa_offset 4
+    push {r4-r11, lr}
+    .save {r4-r11, lr}
+    .cfi_adjust_cfa_offset 36
+    .cfi_rel_offset r4, 0
+    .cfi_rel_offset r5, 4
+    .cfi_rel_offset r6, 8
+    .cfi_rel_offset r7, 12
+    .cfi_rel_offset r8, 16
+    .cfi_rel_offset r9, 20
+    .cfi_rel_offset r10, 24
+    .cfi_rel_offset r11, 28
+    .cfi_rel_offset lr, 32
+    vpush {d8-d15}
+    .vsave {d8-d15}
+    .cfi_adjust_cfa_offset 64
+    .cfi_rel_offset d8, 0
+    .cfi_rel_offset d9, 8
+    .cfi_rel_offset d10, 16
+    .cfi_rel_offset d11, 24
+    .cfi_rel_offset d12, 32
+    .cfi_rel_offset d13, 40
+    .cfi_rel_offset d14, 48
+    .cfi_rel_offset d15, 56
+    .cfi_remember_state
+    ACO_ASM_ADR(r2, LOCAL(continued))
+    str r2, ACO_REG(ACO_REG_IDX_RETADDR, r0)
+    str sp, ACO_REG(ACO_REG_IDX_SP, r0)
+    str ACO_ASM_BP, ACO_REG(ACO_REG_IDX_BP, r0)
+    ACO_ASM_FPU(r0, r1)
+
+    ldr r12, ACO_REG(ACO_REG_IDX_RETADDR, r1)
+    ldr r3, ACO_REG(ACO_REG_IDX_SP, r1)
+    ldr r7, ACO_REG(ACO_REG_IDX_BP, r1)
+    mov r11, r7
+    mov sp, r3
+    /* CFA: DW_CFA_def_cfa_expression { DW_OP_breg0 4*ACO_REG_IDX_SP; deref; plus_uconst 104 } */
+    .cfi_escape 0x0f, 5, 0x70, 4*ACO_REG_IDX_SP, 0x06, 0x23, 104
+    ldr lr, [sp] /* the return address of an entry function */
+    bx r12
+
+LOCAL(continued):
+    .cfi_restore_state
+    vpop {d8-d15}
+    .cfi_adjust_cfa_offset -64
+    .cfi_restore d8
+    .cfi_restore d9
+    .cfi_restore d10
+    .cfi_restore d11
+    .cfi_restore d12
+    .cfi_restore d13
+    .cfi_restore d14
+    .cfi_restore d15
+    pop {r4-r11, lr}
+    .cfi_adjust_cfa_offset -36
+    .cfi_restore r4
+    .cfi_restore r5
+    .cfi_restore r6
+    .cfi_restore r7
+    .cfi_restore r8
+    .cfi_restore r9
+    .cfi_restore r10
+    .cfi_restore r11
+    .cfi_restore lr
+    add sp, sp, 4
+    .cfi_adjust_cfa_offset -4
+    bx lr
+    .fnend
+END(acosw)
+
+/* void aco_save_fpucw_mxcsr(void *p)  r0: p */
+FUNCTION(aco_save_fpucw_mxcsr)
+    .cfi_startproc
+    .fnstart
+    vmrs r1, fpscr
+    str r1, [r0]
+    bx lr
+    .fnend
+END(aco_save_fpucw_mxcsr)
+
+    .p2align 4
+LABEL(aco_coroutine_end)
+    .cfi_startproc
+    .fnstart
+    .cantunwind
+    .cfi_undefined lr
+    nop
+    SIZE(aco_coroutine_end)
+    GLOBAL(aco_funcp_protector_asm)
+LABEL(aco_funcp_protector_asm)
+    bl aco_funcp_protector
+    udf 0
+    .fnend
 END(aco_funcp_protector_asm)
 
 #endif
@@ -469,16 +602,22 @@ END(aco_funcp_protector_asm)
 /* ==== Notes ================================================================================== */
 
 /* aco.c refers to this name, so that it does not link with a switch that saves other words. */
+#ifdef __APPLE__
+    .section __TEXT,__const
+    .private_extern SYMBOL(ACO_SWITCH_CONFIG)
+#else
     .section .rodata
-    .globl ACO_SWITCH_CONFIG
     .hidden ACO_SWITCH_CONFIG
     .type ACO_SWITCH_CONFIG, %object
     .size ACO_SWITCH_CONFIG, 1
-ACO_SWITCH_CONFIG:
+#endif
+    GLOBAL(ACO_SWITCH_CONFIG)
+SYMBOL(ACO_SWITCH_CONFIG):
     .byte 0
 
 /* Indirect branch tracking holds here, and on arm64 the signing of return addresses; a shadow stack
  * does not, since none is switched. */
+#ifndef __APPLE__
 #if defined(__CET__) && (__CET__ & 1)
 #define PROPERTY 0xc0000002 /* GNU_PROPERTY_X86_FEATURE_1_AND */
 #define FEATURES 1 /* IBT */
@@ -505,3 +644,4 @@ ACO_SWITCH_CONFIG:
 #endif
 
     .section .note.GNU-stack, "", %progbits
+#endif

@@ -31,7 +31,7 @@ readonly USAGE="usage: ./make.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] 
   DESTDIR         what to put before these names, for packagers
 
 A variant is output/NAME..[m32.]{no_valgrind|valgrind}.{standaloneFPUenv|shareFPUenv}
-or output/NAME..{arm64|riscv64}.no_valgrind.{standaloneFPUenv|shareFPUenv}"
+or output/NAME..{arm64|riscv64|arm|thumb}.no_valgrind.{standaloneFPUenv|shareFPUenv}"
 
 shopt -s nullglob
 # Optional parts, each in a folder of its own.
@@ -44,6 +44,10 @@ readonly FOREIGN=(
 lld libc6-dev-arm64-cross libgcc-12-dev-arm64-cross"
     "riscv64|qemu-riscv64|/usr/riscv64-linux-gnu|--target=riscv64-linux-gnu|\
 binutils-riscv64-linux-gnu libc6-dev-riscv64-cross libgcc-12-dev-riscv64-cross"
+    "arm|qemu-arm|/usr/arm-linux-gnueabihf|--target=arm-linux-gnueabihf -marm -fuse-ld=lld|\
+lld libc6-dev-armhf-cross libgcc-12-dev-armhf-cross"
+    "thumb|qemu-arm|/usr/arm-linux-gnueabihf|--target=arm-linux-gnueabihf -mthumb -fuse-ld=lld|\
+lld libc6-dev-armhf-cross libgcc-12-dev-armhf-cross"
 )
 # Not everywhere do compilers make unwind tables of C unasked.
 readonly FOREIGN_FLAGS=(-fasynchronous-unwind-tables -Wno-unused-command-line-argument)
@@ -416,21 +420,23 @@ test_variants() {
 }
 
 # A test may ask for more options and sources in a line "// build: ...", for x86 alone in a line
-# "// build x86: ...". A line "// only x86" says that other processors have nothing for it.
+# "// build x86: ...". A line "// only ..." names the processors that it is for.
 make_tests() {
-    local variant source target more asks cmocka
+    local variant source target more asks cmocka processor only
     for variant in $(test_variants); do
         make_objects "$variant"
     done
     finish_targets
     for variant in $(test_variants); do
         make_objects "$variant"
-        asks=build cmocka=(-Itests/foreign tests/foreign/cmocka.c)
-        if ! find_foreign "$variant"; then
-            asks='build\( x86\)*' cmocka=(-lcmocka)
+        if find_foreign "$variant"; then
+            processor=${ENTRY[0]} asks=build cmocka=(-Itests/foreign tests/foreign/cmocka.c)
+        else
+            processor=x86 asks='build\( x86\)*' cmocka=(-lcmocka)
         fi
         for source in "${TESTS[@]}"; do
-            [[ $asks != build || $(< "$source") != *$'\n// only x86\n'* ]] || continue
+            only=$(sed -n 's,^// only ,,p' "$source")
+            [[ -z $only || " $only " == *" $processor "* ]] || continue
             target=$OUTPUT/tests/$(basename "$source" .c)..$variant
             mapfile -t more < <(sed -n "s|^// $asks: ||p" "$source" | tr ' ' '\n')
             make_target "$target" "$source" {tests,tests/foreign,extra/*}/*.[ch] \

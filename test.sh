@@ -21,7 +21,7 @@ readonly USAGE="usage: ./test.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] 
 
 # What the programs are called with, so that all of them take a minute or two.
 declare -rA ARGUMENTS=([test_aco_benchmark]=--quick)
-declare -rA EMULATED_ARGUMENTS=([test_aco_benchmark]=--headline)
+declare -rA EMULATED_ARGUMENTS=([test_aco_benchmark]=--check)
 
 # Exit statuses other than 0: an offending coroutine ends in abort().
 declare -rA EXPECTED=([test_aco_tutorial_4]=134 [test_aco_tutorial_5]=134)

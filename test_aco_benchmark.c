@@ -600,6 +600,8 @@ static size_t run_groups(const struct group *groups, size_t amount)
 #define PROCESSOR "arm64"
 #elif defined(ACO_ARCH_RISCV64)
 #define PROCESSOR "riscv64"
+#elif defined(ACO_ARCH_ARM)
+#define PROCESSOR "arm"
 #else
 #define PROCESSOR "another processor"
 #endif
@@ -667,9 +669,10 @@ static void print_build(void)
 
 static void print_usage(FILE *to)
 {
-    fprintf(to, "usage: test_aco_benchmark [--quick | --headline | -h]\n"
+    fprintf(to, "usage: test_aco_benchmark [--quick | --check | --headline | -h]\n"
                 "  (none)      all groups in full: minutes, and up to 3 GB of memory\n"
                 "  --quick     all groups, with fewer coroutines and resumes: half a minute\n"
+                "  --check     all groups, with a hundredth of them: for emulators\n"
                 "  --headline  a handful of groups: some seconds\n"
                 "  -h          this text\n");
 }
@@ -678,12 +681,13 @@ int main(int argc, char **argv)
 {
     const char *option = argc > 1 ? argv[1] : "";
     int is_quick = strcmp(option, "--quick") == 0;
+    int is_check = strcmp(option, "--check") == 0;
     int is_headline = strcmp(option, "--headline") == 0;
     if (strcmp(option, "-h") == 0) {
         print_usage(stdout);
         return EXIT_SUCCESS;
     }
-    if (argc > 2 || (argc == 2 && !is_quick && !is_headline)) {
+    if (argc > 2 || (argc == 2 && !is_quick && !is_check && !is_headline)) {
         print_usage(stderr);
         return 2;
     }
@@ -691,6 +695,9 @@ int main(int argc, char **argv)
     print_build();
     if (is_quick) {
         scale_down("--quick", 20, 5);
+    }
+    if (is_check) {
+        scale_down("--check", 100, 100);
     }
     if (IS_ON_VALGRIND) {
         scale_down("on valgrind, whose own the times and the memory are", 100, 100);

@@ -152,6 +152,46 @@ static inline void write_words(words_t words)
     __asm__ volatile("fscsr %0" : : "r"(words.word));
 }
 
+#elif defined(ACO_ARCH_ARM)
+
+/* FPSCR. */
+#define CONTROL 0x07f79f00u
+#define FLAGS 0x0800009fu
+#define MY_FLAGS 0x08u
+#define ITS_FLAGS 0x11u
+#define IN_REG CONTROL
+
+static const words_t usual = {0, 0};
+
+/* Processors without traps ignore the bits for these. */
+static const words_t sets[] = {
+    {0, 0},          /* the usual one */
+    {0x00400000, 0}, /* round up */
+    {0x00800000, 0}, /* round down */
+    {0x00c00000, 0}, /* round towards zero */
+    {0x01000000, 0}, /* flush to zero */
+    {0x02000000, 0}, /* default NaN */
+    {0x04000000, 0}, /* alternative half precision */
+    {0x07c00000, 0}, /* all of it */
+};
+
+static inline uint32_t in_reg(words_t words)
+{
+    return words.word;
+}
+
+static inline words_t read_words(void)
+{
+    words_t words = {0, 0};
+    __asm__ volatile("vmrs %0, fpscr" : "=r"(words.word));
+    return words;
+}
+
+static inline void write_words(words_t words)
+{
+    __asm__ volatile("vmsr fpscr, %0" : : "r"(words.word));
+}
+
 #endif
 
 static inline int have_same_control(words_t a, words_t b)

@@ -181,5 +181,35 @@
                        "fa6", "fa7", "fs0", "fs1", "fs2", "fs3", "fs4", "fs5", "fs6", "fs7",       \
                        "fs8", "fs9", "fs10", "fs11" ACO_CLOBBER_VECTOR)
 
+#elif defined(ACO_ARCH_ARM)
+
+#define FLOAT_CONSTRAINT "t"
+#define DOUBLE_CONSTRAINT "w"
+#ifdef __ARM_NEON
+#define VECTOR_CONSTRAINT "w"
+#define OVERWRITE_VECTOR(i) "vmov.i8 q" #i ", 0x5c\n\t"
+#define OVERWRITE_VECTORS TIMES_16(OVERWRITE_VECTOR)
+#define HIGH_VECTORS                                                                               \
+    , "d16", "d17", "d18", "d19", "d20", "d21", "d22", "d23", "d24", "d25", "d26", "d27", "d28",   \
+        "d29", "d30", "d31"
+#else
+#define OVERWRITE_VECTOR(i) "vmov d" #i ", r0, r0\n\t"
+#define OVERWRITE_VECTORS TIMES_16(OVERWRITE_VECTOR)
+#define HIGH_VECTORS
+#endif
+
+/* The one of r7 and r11 that is no frame pointer is free. */
+#define OVERWRITE_REGISTERS()                                                                      \
+    __asm__ volatile("mov r0, 0x5c\n\t" OVERWRITE_VECTORS                                          \
+                     "mov r1, r0\n\tmov r2, r0\n\tmov r3, r0\n\tmov r4, r0\n\tmov r5, r0\n\t"        \
+                     "mov r6, r0\n\tmov r8, r0\n\tmov r9, r0\n\tmov r10, r0\n\tmov r12, r0\n\t"      \
+                     "mov lr, r0\n\tmov " ACO_CLOBBER_OTHER_BP ", r0"                              \
+                     :                                                                             \
+                     :                                                                             \
+                     : "r0", "r1", "r2", "r3", "r4", "r5", "r6", "r8", "r9", "r10",                \
+                       ACO_CLOBBER_OTHER_BP, "r12", "lr", "cc", "d0", "d1", "d2", "d3", "d4",      \
+                       "d5", "d6", "d7", "d8", "d9", "d10", "d11", "d12", "d13", "d14",            \
+                       "d15" HIGH_VECTORS)
+
 #endif
 #endif

@@ -78,7 +78,7 @@ static void the_save_stack_comes_with_the_coroutine_in_any_size(void **state)
         aco_t *co = aco_create(in->main_co, in->stack, sizes[i], yields_for_ever, NULL);
         assert_int_equal(co->save_stack.sz, sizes[i]);
         assert_true(is_save_stack_embedded(co));
-        assert_int_equal((uintptr_t)co->save_stack.ptr % 16, 0);
+        assert_int_equal((uintptr_t)co->save_stack.ptr % __BIGGEST_ALIGNMENT__, 0);
         memset(co->save_stack.ptr, 1, sizes[i]);
         aco_destroy(co);
     }

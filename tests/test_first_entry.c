@@ -91,6 +91,29 @@ __asm__(".text\n"
         "sd s0, " FOUND(2) "(a2)\n\t"
         "sd a1, " FOUND(3) "(a2)\n\t"
         "tail aco_exit\n");
+#elif defined(ACO_ARCH_ARM)
+__asm__(".text\n"
+        ".syntax unified\n"
+        ".type writes_down, %function\n"
+        "writes_down:\n\t"
+        "ldr r2, 3f\n"
+        "2:\n\t"
+        "add r2, pc, r2\n\t"
+        "ldr r2, [r2]\n\t"
+        "mov r3, sp\n\t"
+        "str r3, [r2]\n\t"
+        "str lr, [r2, " FOUND(1) "]\n\t"
+        "str " ACO_STR(ACO_ASM_BP) ", [r2, " FOUND(2) "]\n\t"
+        "str r1, [r2, " FOUND(3) "]\n\t"
+        "b aco_exit\n\t"
+        ".balign 4\n"
+        "3:\n\t"
+        ".long to_be_written - 2b - "
+#ifdef __thumb__
+        "4\n");
+#else
+        "8\n");
+#endif
 #endif
 #endif
 

@@ -47,6 +47,10 @@ declare -A ONLY_FOREIGN=(
     [arm64]="-O2 -mbranch-protection=standard|1
 -O2 -march=armv8-a+sve|
 -O0 -march=armv8-a+sve|"
+    [arm]="-O2 -mfpu=neon|
+-O0 -mfpu=neon|"
+    [thumb]="-O2 -mfpu=neon|
+-O0 -mfpu=neon|"
     [riscv64]="-O2 -march=rv64gcv|
 -O0 -march=rv64gcv|"
 )

@@ -4,9 +4,11 @@
  * call-frame information and by the chain of frame pointers, also after its frames were saved out
  * and restored. And they are right at every instruction of the switch, inline and in acosw(), and
  * of the protector: each is stepped over, and a signal handler on a stack of its own looks from
- * there. Relies on the unwinder of libgcc; on frame pointers where HAVE_FRAME_POINTERS says so.
+ * there. Relies on the unwinder of libgcc (that of arm can't tell functions); on frame pointers
+ * where HAVE_FRAME_POINTERS says so.
  */
 // build: tests/no_inline.c -fno-omit-frame-pointer -DHAVE_FRAME_POINTERS
+// only x86 arm64 riscv64
 #define _GNU_SOURCE /* for the names of registers in <ucontext.h> */
 #include "harness.h"
 #include "no_inline.h"

@@ -25,15 +25,24 @@ static void check(int holds, const char *rule_and_remedy)
 
 /* ==== In the coroutine ======================================================================= */
 
+/* The unwinder of arm has other types, of which clang's header gets that of a class wrong. */
+#ifdef ACO_ARCH_ARM
+typedef struct _Unwind_Control_Block exception_t;
+typedef const char *exception_class_t;
+#else
+typedef struct _Unwind_Exception exception_t;
+typedef _Unwind_Exception_Class exception_class_t;
+#endif
+
 /* libstdc++, when it terminates, looks for the type of an exception before it, also of one that is
  * not of its own kind: there is none. */
 typedef struct {
     char no_type[128]; /* all 0; more than the header of a C++ exception has */
-    struct _Unwind_Exception exception;
+    exception_t exception;
 } thrown_t;
 
 /* Called when somebody deletes the exception, which only its end may do. */
-static void on_deletion(_Unwind_Reason_Code reason, struct _Unwind_Exception *exception)
+static void on_deletion(_Unwind_Reason_Code reason, exception_t *exception)
 {
     (void)reason;
     (void)exception;
@@ -43,8 +52,8 @@ static void on_deletion(_Unwind_Reason_Code reason, struct _Unwind_Exception *ex
 /* Called before the cleanups of each frame, with the stack pointer that it had when it called.
  * Above those of the entry function there is nothing more to clean up. */
 static _Unwind_Reason_Code end_after_last_frame(int version, _Unwind_Action actions,
-                                                _Unwind_Exception_Class exception_class,
-                                                struct _Unwind_Exception *exception,
+                                                exception_class_t exception_class,
+                                                exception_t *exception,
                                                 struct _Unwind_Context *context, void *arg)
 {
     aco_t *co = (aco_t *)arg;
@@ -61,7 +70,7 @@ static _Unwind_Reason_Code end_after_last_frame(int version, _Unwind_Action acti
 }
 
 /* Not in the frame of unwind(), which the cleanups overwrite. */
-static struct _Unwind_Exception *new_exception(void)
+static exception_t *new_exception(void)
 {
     thrown_t *thrown = (thrown_t *)calloc(1, sizeof(*thrown));
     check(thrown != NULL, "out of memory: free something first");
@@ -83,7 +92,7 @@ static void unwind(aco_t *co)
     co->wakes = UNWINDS;
     if (!is_begun) {
         __asan_handle_no_return();
-        _Unwind_ForcedUnwind(new_exception(), end_after_last_frame, co);
+        _Unwind_ForcedUnwind(new_exception(), (_Unwind_Stop_Fn)(uintptr_t)end_after_last_frame, co);
         check(0, "the unwinder can't go on: the stack of the coroutine is damaged");
     }
 }

@@ -108,6 +108,8 @@ static void *faulting_instruction(const void *context)
     return (void *)interrupted->uc_mcontext.gregs[REG_EIP];
 #elif defined(ACO_ARCH_ARM64)
     return (void *)interrupted->uc_mcontext.pc;
+#elif defined(ACO_ARCH_ARM)
+    return (void *)interrupted->uc_mcontext.arm_pc;
 #elif defined(ACO_ARCH_RISCV64)
     return (void *)interrupted->uc_mcontext.__gregs[REG_PC];
 #else
