@@ -314,9 +314,9 @@ __asm__(".ifndef aco_get_pc_edx\n"
 #define ACO_RETPTR_SZ 8
 #define ACO_AT(offset, co) [co, offset]
 
-/* The frame pointer is r7 in thumb code and r11 in arm code, and one may switch to the other: so both
- * get the value that was kept. Bit 0 of an address tells that thumb code is there. Unwinders are not
- * told of the inside of the switch: their tables are right between calls only. */
+/* The frame pointer is r7 in thumb code and r11 in arm code, and one may switch to the other: so
+ * both get the value that was kept. Bit 0 of an address tells that thumb code is there. Unwinders
+ * are not told of the inside of the switch: their tables are right between calls only. */
 #ifdef __thumb__
 #define ACO_ASM_ADR(reg, label) adr.w reg, label ACO_NL orr reg, reg, 1
 #define ACO_ASM_BP r7
@@ -467,7 +467,8 @@ write one in aco.h, section Processor, and one in acosw.S; docs/porting.md says 
 /* clang addresses a frame that has both over-aligned and variable-sized locals through a register
  * of its own (rbx, esi, x19, s1, r6), which it does not let an asm clobber. Its distance from SP is
  * kept in `base`: pushing the register would put call-frame information wrong. On other processors
- * than x86 it warns of that, and of registers that an option reserves: not between QUIET and LOUD. */
+ * than x86 it warns of that, and of registers that an option reserves: not between QUIET and
+ * LOUD. */
 #define ACO_BASE ACO_WORD*(ACO_REG_WORDS+1)+4 /* offset in aco_t */
 #ifdef __clang__
 #define ACO_ASM_QUIET                                                                              \

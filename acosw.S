@@ -8,7 +8,8 @@
  *
  * A coroutine that has never run (state init). Continuing it is a jump to its entry function, which
  * finds SP and return address as a call would leave them: where calls push it, SP + word is a
- * multiple of 16; where they leave it in a register, the switch loads that from SP, a multiple of 16.
+ * multiple of 16; where they leave it in a register, SP is aligned, and the switch loads that
+ * register from there.
  *
  *            align_highptr ->  +----------------------------+  multiple of 16
  *                              | address of the protector   |  where the entry function returns to
@@ -485,7 +486,7 @@ LABEL(aco_funcp_protector_asm)
 END(aco_funcp_protector_asm)
 
 #elif defined(ACO_ARCH_ARM)
-/* ==== arm (AAPCS with VFP, arm and thumb code; differs from arm64 in what is said) ============= */
+/* ==== arm (AAPCS with VFP, arm and thumb code; differs from arm64 in what is said) ============ */
 
 /* Unwinders have tables of their own here, which are right between calls only; debuggers are told
  * of every instruction. */

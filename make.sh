@@ -166,6 +166,9 @@ find_missing_tools() {
     done
     have_conan || /usr/bin/python3 -c 'import ensurepip' 2> /dev/null ||
         MISSING+=("python3-venv|to install Conan, for the test of its recipe|")
+    if ((qemu)); then
+        find_missing_foreign_tools
+    fi
 }
 
 have_conan() {
@@ -179,6 +182,18 @@ install_conan() {
     /usr/bin/python3 -m venv "$OUTPUT/conan" &&
         "$OUTPUT/conan/bin/pip" install --quiet --disable-pip-version-check 'conan>=2.4,<3' ||
         printf 'make.sh: going on without conan\n' >&2
+}
+
+# What some tests of other processors need beyond what builds for them.
+find_missing_foreign_tools() {
+    local entry name packages part
+    command -v gdb-multiarch > /dev/null ||
+        MISSING+=("gdb-multiarch|to step through the switch of other processors|")
+    for entry in "${FOREIGN[@]}"; do
+        IFS='|' read -r name _ _ _ packages <<< "$entry"
+        part=libstdc++-12-dev-${packages##*libgcc-12-dev-}
+        has_package "$part" || MISSING+=("$part|for the C++ tests for $name|")
+    done
 }
 
 find_tcmalloc() {

@@ -55,18 +55,21 @@ def numbered(stem: str, first: int, last: int) -> tuple[str, ...]:
 
 
 PROCESSORS = {
-    "aarch64": Processor("x29", "x30", "x1", r"br\s+x17", numbered("x", 19, 28), numbered("d", 8, 15),
-                         ".f", "fpcr", 0x07F79F00, 0x00800000, True),
-    "riscv": Processor("fp", "ra", "a1", r"jr\s+t2", numbered("s", 1, 11), numbered("fs", 0, 11),
-                       ".double", "frm", 7, 2, True),
-    "arm": Processor("r11", "lr", "r1", r"bx\s+(r12|ip)", numbered("r", 4, 10), numbered("d", 8, 15),
-                     ".f64", "fpscr", 0x07F79F00, 0x00800000, False),
+    "aarch64": Processor("x29", "x30", "x1", r"br\s+x17",
+                         numbered("x", 19, 28), numbered("d", 8, 15), ".f",
+                         "fpcr", 0x07F79F00, 0x00800000, True),
+    "riscv": Processor("fp", "ra", "a1", r"jr\s+t2",
+                       numbered("s", 1, 11), numbered("fs", 0, 11), ".double",
+                       "frm", 7, 2, True),
+    "arm": Processor("r11", "lr", "r1", r"bx\s+(r12|ip)",
+                     numbered("r", 4, 10), numbered("d", 8, 15), ".f64",
+                     "fpscr", 0x07F79F00, 0x00800000, False),
 }
 
 
 @dataclass
 class Call:
-    """A call of acosw(): what must be the same when it returns, and what the registers really held."""
+    """A call of acosw(): what must be the same when it returns, and what registers really held."""
 
     to: int  # return address
     sp: int
@@ -118,7 +121,7 @@ class Stepper:
             self.is_leaving = False
             self.check_arrival(pc)
         self.check_return(pc)
-        if pc == value("(unsigned long)&acosw & ~1ul"):
+        if pc == address_of("acosw"):
             self.calls[side] = self.fill_registers()
         if self.cpu.has_traces and pc in self.inside:
             self.check_trace()
@@ -139,10 +142,10 @@ class Stepper:
         top = gdb.selected_inferior().read_memory(register("sp"), self.word).tobytes()
         self.demand(register(self.cpu.link) == int.from_bytes(top, "little"),
                     "the word at SP is not in the link register")
-        if pc == value("(unsigned long)&entry & ~1ul"):
+        if pc == address_of("entry"):
             self.demand(register("sp") == self.top, "SP at the entry is not that of an empty stack")
             self.demand(register(self.cpu.bp) == 0, "the frame pointer at the entry is not 0")
-            protector = value("(unsigned long)&aco_funcp_protector_asm & ~1ul")
+            protector = address_of("aco_funcp_protector_asm")
             self.demand(register(self.cpu.link) & ~1 == protector,
                         "the return address at the entry is not the protector")
             wanted = self.calls[MAIN].filled[self.cpu.control] if self.calls else 0
@@ -177,7 +180,8 @@ class Stepper:
         filled[self.cpu.control] = 0 if self.side == MAIN else self.cpu.other_control
         for name, number in filled.items():
             set_register(name, number)
-        return Call(register(self.cpu.link) & ~1, register("sp"), register(self.cpu.bp), filled, real)
+        return Call(register(self.cpu.link) & ~1, register("sp"), register(self.cpu.bp), filled,
+                    real)
 
     # -- Backtraces
 
@@ -188,22 +192,27 @@ class Stepper:
                 names.append(frame.name() or "??")
             frame = frame.older()
         trace, other = " ".join(names), MAIN if self.side == COROUTINE else COROUTINE
-        self.demand(TRACES[other if self.is_leaving else self.side].fullmatch(trace) is not None, f"the backtrace is {trace}")
+        expected = TRACES[other if self.is_leaving else self.side]
+        self.demand(expected.fullmatch(trace) is not None, f"the backtrace is {trace}")
 
 
 def inside_of_switches(cpu: Processor) -> set[int]:
-    """Addresses of the instructions of acosw(), and of those that surely are of an inline switch."""
-    architecture, inside = gdb.selected_inferior().architecture(), set()
-    first, end = value("(unsigned long)&acosw & ~1ul"), value("(unsigned long)&aco_save_fpucw_mxcsr")
-    inside |= {insn["addr"] for insn in architecture.disassemble(first, (end & ~1) - 1)}
+    """The addresses of the instructions of acosw(), and of those sure to be of an inline switch."""
+    architecture = gdb.selected_inferior().architecture()
+    acosw, end = address_of("acosw"), address_of("aco_save_fpucw_mxcsr")
+    inside = {insn["addr"] for insn in architecture.disassemble(acosw, end - 1)}
     for name in SWITCHERS:
-        start = value(f"(unsigned long)&{name} & ~1ul")
-        function_end = gdb.block_for_pc(start).end
-        insns = architecture.disassemble(start, function_end - 1)
+        start = address_of(name)
+        insns = architecture.disassemble(start, gdb.block_for_pc(start).end - 1)
         for n, insn in enumerate(insns):
             if re.fullmatch(cpu.jump, insn["asm"].split("#")[0].strip()):
                 inside |= {other["addr"] for other in insns[n - INSIDE:n + 1]}
     return inside
+
+
+def address_of(function: str) -> int:
+    """Without the bit that tells of thumb code."""
+    return value(f"(unsigned long)&{function} & ~1ul")
 
 
 def value(expression: str) -> int:
@@ -230,7 +239,7 @@ def step_through() -> Stepper:
     gdb.execute("break begins")
     gdb.execute("continue")
     stepper = Stepper(PROCESSOR, IS_SHARED)
-    end = value("(unsigned long)&ends & ~1ul")
+    end = address_of("ends")
     while register("pc") != end and len(stepper.faults) < 10:
         stepper.look()
         stepper.ct_instructions += 1

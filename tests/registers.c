@@ -42,7 +42,7 @@ typedef struct {
 #define CHECK_INT(i)                                                                               \
     LAUNDER("r", int_##i);                                                                         \
     wrong_ints |= int_##i ^ INT_VALUE(i);
-#define ALL_INTS(X) TIMES_16(X)
+#define ALL_INTS(X) TIMES_MANY(X)
 
 #define DECLARE_DOUBLE(i)                                                                          \
     double double_##i = FLOAT_VALUE(double, i);                                                    \
@@ -50,7 +50,7 @@ typedef struct {
 #define CHECK_DOUBLE(i)                                                                            \
     LAUNDER(DOUBLE_CONSTRAINT, double_##i);                                                         \
     wrong_floats += double_##i != FLOAT_VALUE(double, i);
-#define ALL_DOUBLES(X) TIMES_16(X)
+#define ALL_DOUBLES(X) TIMES_MANY(X)
 
 #define DECLARE_FLOAT(i)                                                                           \
     float float_##i = FLOAT_VALUE(float, i);                                                       \

@@ -23,6 +23,13 @@
     TIMES_16(X)                                                                                    \
     X(16) X(17) X(18) X(19) X(20) X(21) X(22) X(23) X(24) X(25) X(26) X(27) X(28) X(29) X(30) X(31)
 
+/* At least as many as there are registers for integers, or for double. */
+#if defined(ACO_ARCH_ARM64) || defined(ACO_ARCH_RISCV64)
+#define TIMES_MANY(X) TIMES_32(X)
+#else
+#define TIMES_MANY(X) TIMES_16(X)
+#endif
+
 #if defined(ACO_ARCH_X86_64) || defined(ACO_ARCH_I386)
 
 #define LONG_DOUBLE_CONSTRAINT "t"

@@ -147,6 +147,33 @@ run_intel() {
     echo "$1 $2 -masm=intel"
 }
 
+# Main in arm code and the coroutine in thumb code, and the other way round; the library in either.
+check_two_modes() {
+    local main its library option cc
+    read -ra cc <<<"${CROSS[arm]/-marm/}"
+    read -ra RUN <<<"${EMULATOR[arm]}"
+    for main in -marm -mthumb; do
+        its=$([ "$main" = -marm ] && echo -mthumb || echo -marm)
+        for library in -marm -mthumb; do
+            must "the library does not compile" "${cc[@]}" "$library" -O2 -I. -c aco.c \
+                -o "$TMP/aco.o"
+            must "the library does not compile" "${cc[@]}" "$library" -I. -c acosw.S \
+                -o "$TMP/acosw.o"
+            for option in -fomit-frame-pointer -fno-omit-frame-pointer -O0; do
+                must "$main $option: does not compile" "${cc[@]}" "$main" -O2 "$option" -I. \
+                    -DKEEPS_MAIN -c tests/registers_two_modes.c -o "$TMP/main.o"
+                must "$its $option: does not compile" "${cc[@]}" "$its" -O2 "$option" -I. \
+                    -c tests/registers_two_modes.c -o "$TMP/its.o"
+                must "$main $its $option: does not link" "${cc[@]}" \
+                    "$TMP"/{main,its,aco,acosw}.o -o "$TMP/two_modes"
+                must "main $main, coroutine $its, library $library, $option: values have changed" \
+                    "${RUN[@]}" "$TMP/two_modes"
+            done
+        done
+    done
+    echo "arm and thumb code in one program"
+}
+
 # Everything is tried, whatever fails: a failure is that of one compiler and kind of processor.
 find_compilers gcc clang
 failed=0
@@ -166,4 +193,7 @@ for name in "${FOREIGN[@]}"; do
     [ -z "${ONLY_FOREIGN[$name]:-}" ] || mapfile -t only <<<"${ONLY_FOREIGN[$name]}"
     (run_variants "$cc" "$width" "${only[@]}") || failed=1
 done
+if [ -n "${CROSS[arm]:-}" ]; then
+    (check_two_modes) || failed=1
+fi
 exit "$failed"

@@ -39,15 +39,16 @@ void aco_attach(aco_t *co, aco_t *main_co);
 /*
  * aco_yield() and aco_get_co() that don't get inlined. To compilers the address of a thread-local
  * variable is constant within a function, also that of the running coroutine, which aco_yield(),
- * aco_get_co(), aco_get_arg() and their kind use. Programs (also -fPIE) use no such address: they
- * reach thread-locals by a segment register. Position-independent code of shared libraries does
- * (-fPIC), and whether one is kept across a yield depends on compiler and options: gcc 12 does so
- * in loops with -m32, and anywhere with -mtls-dialect=gnu2; clang 14 doesn't, but none promises it.
+ * aco_get_co(), aco_get_arg() and their kind use. On x86, programs (also -fPIE) use no such
+ * address: they reach thread-locals by a segment register. Position-independent code of shared
+ * libraries does (-fPIC), and on other processors all code does. Whether one is kept across a yield depends on
+ * compiler and options: gcc 12 for x86 does so in loops with -m32, and anywhere with
+ * -mtls-dialect=gnu2; clang 14 doesn't, but none promises it.
  * So there, a function that goes on in another thread
  *   - yields by aco_movable_yield(), never by aco_yield(), aco_yield_to() or aco_yield_value(),
  *   - gets the running coroutine by aco_movable_co(),
  *   - uses other thread-locals, errno and pthread_self() only in noinline functions that it calls;
- * or the library is compiled with -ftls-model=initial-exec, where it may be loaded so.
+ * or, on x86, the library is compiled with -ftls-model=initial-exec, where it may be loaded so.
  */
 void aco_movable_yield(void);
 aco_t *aco_movable_co(void);
