@@ -49,6 +49,9 @@ lld libc6-dev-armhf-cross libgcc-12-dev-armhf-cross"
     "thumb|qemu-arm|/usr/arm-linux-gnueabihf|--target=arm-linux-gnueabihf -mthumb -fuse-ld=lld|\
 lld libc6-dev-armhf-cross libgcc-12-dev-armhf-cross"
 )
+# The tests' library, in sources: no package of it for these can be installed beside this machine's.
+readonly CMOCKA=cmocka-1.1.7 CMOCKA_URL=http://deb.debian.org/debian/pool/main/c/cmocka
+readonly CMOCKA_SHA256=810570eb0b8d64804331f82b29ff47c790ce9cd6b163e98d47a4807047ecad82
 # Not everywhere do compilers make unwind tables of C unasked.
 readonly FOREIGN_FLAGS=(-fasynchronous-unwind-tables -Wno-unused-command-line-argument)
 readonly PROGRAMS=(test_aco_synopsis test_aco_tutorial_{0..6} test_aco_benchmark)
@@ -130,6 +133,8 @@ find_missing_foreign() {
         IFS='|' read -r name emulator _ triple packages <<< "$entry"
         can_link "$triple" || MISSING+=("$packages|to compile for $name|$without")
     done
+    command -v xz > /dev/null ||
+        MISSING+=("xz-utils|to unpack cmocka for other processors|$without")
     command -v "$emulator" > /dev/null ||
         MISSING+=("qemu-user|to run programs for other processors|$without")
 }
@@ -247,11 +252,25 @@ install_missing() {
     fi
 }
 
+has_cmocka_sources() {
+    [[ -f $OUTPUT/$CMOCKA/src/cmocka.c ]]
+}
+
+fetch_cmocka() {
+    ((qemu)) && ! has_cmocka_sources || return 0
+    printf 'make.sh: fetching %s into %s (for tests/ for other processors)\n' "$CMOCKA" "$OUTPUT"
+    mkdir -p "$OUTPUT"
+    /usr/lib/apt/apt-helper -qq download-file "$CMOCKA_URL/${CMOCKA/-/_}.orig.tar.xz" \
+        "$OUTPUT/$CMOCKA.tar.xz" "SHA256:$CMOCKA_SHA256"
+    tar -xf "$OUTPUT/$CMOCKA.tar.xz" -C "$OUTPUT"
+}
+
 # Names what is missing, the command that installs it and the option that does without; then ends.
 require() {
     find_missing "$1" needed
-    ((${#MISSING[@]})) || return 0
-    local entry package why option architecture
+    local entry package why option architecture without_sources=0
+    [[ $1 != tests ]] || ((!qemu)) || has_cmocka_sources || without_sources=1
+    ((${#MISSING[@]} + without_sources)) || return 0
     for entry in "${MISSING[@]}"; do
         IFS='|' read -r package why option <<< "$entry"
         architecture=
@@ -261,6 +280,10 @@ require() {
         printf 'make.sh: missing: %s, %s\n  install: %sapt-get install %s\n  without: %s\n' \
             "$package" "$why" "$architecture" "$package" "$option"
     done >&2
+    if ((without_sources)); then
+        printf 'make.sh: missing: %s in %s, for tests/ for other processors\n  without: %s\n' \
+            "$CMOCKA" "$OUTPUT" "-o no-qemu" >&2
+    fi
     printf 'make.sh: ./make.sh -i installs all of it\n' >&2
     exit 1
 }
@@ -293,21 +316,19 @@ make_target() {
     done
     built=$((built + 1))
     {
-        "$@" || { printf 'make.sh: failed: %s\n' "$*" >&2; exit 1; }
-        printf '%s' "$*" > "$record"
+        if "$@"; then
+            printf '%s' "$*" > "$record"
+        else
+            printf 'make.sh: failed: %s\n' "$*" | tee -a "$FAILED" >&2
+        fi
     } &
-    PIDS+=($!)
 }
 
+# Waits for all targets. What failed is noted in a file: with thousands of short-lived processes, the
+# number of one that has ended may be another's by the time that somebody asks for its status.
 finish_targets() {
-    local pid failed=0
-    for pid in "${PIDS[@]}"; do
-        wait "$pid" || failed=1
-    done
-    PIDS=()
-    if ((failed)); then
-        exit 1
-    fi
+    wait
+    [[ ! -s $FAILED ]] || exit 1
 }
 
 # The entry of FOREIGN for a variant, in the array ENTRY; fails if it is for this processor.
@@ -434,6 +455,23 @@ test_variants() {
     done
 }
 
+# The object file of cmocka for a processor.
+cmocka_object() {
+    printf '%s/objects/cmocka..%s.o' "$OUTPUT" "$1"
+}
+
+# Makes these for all other processors. Its warnings are not ours.
+make_cmocka() {
+    local entry name triple object source=$OUTPUT/$CMOCKA/src/cmocka.c
+    for entry in "${FOREIGN[@]}"; do
+        IFS='|' read -r name _ _ triple _ <<< "$entry"
+        read -r -a triple <<< "$triple"
+        object=$(cmocka_object "$name")
+        make_target "$object" "$source" -- clang "${triple[@]}" "${FOREIGN_FLAGS[@]}" -O1 -w \
+            -DHAVE_SIGNAL_H -I"$OUTPUT/$CMOCKA/include" -c "$source" -o "$object"
+    done
+}
+
 # A test may ask for more options and sources in a line "// build: ...", for x86 alone in a line
 # "// build x86: ...". A line "// only ..." names the processors that it is for.
 make_tests() {
@@ -441,11 +479,13 @@ make_tests() {
     for variant in $(test_variants); do
         make_objects "$variant"
     done
+    ((!qemu)) || make_cmocka
     finish_targets
     for variant in $(test_variants); do
         make_objects "$variant"
         if find_foreign "$variant"; then
-            processor=${ENTRY[0]} asks=build cmocka=(-Itests/foreign tests/foreign/cmocka.c)
+            processor=${ENTRY[0]} asks=build
+            cmocka=(-DEMULATED=1 -isystem "$OUTPUT/$CMOCKA/include" "$(cmocka_object "$processor")")
         else
             processor=x86 asks='build\( x86\)*' cmocka=(-lcmocka)
         fi
@@ -454,7 +494,7 @@ make_tests() {
             [[ -z $only || " $only " == *" $processor "* ]] || continue
             target=$OUTPUT/tests/$(basename "$source" .c)..$variant
             mapfile -t more < <(sed -n "s|^// $asks: ||p" "$source" | tr ' ' '\n')
-            make_target "$target" "$source" {tests,tests/foreign,extra/*}/*.[ch] \
+            make_target "$target" "$source" {tests,extra/*}/*.[ch] \
                 "${OBJECTS[@]}" -- \
                 "${COMPILE[@]}" "$source" tests/harness.c "${OBJECTS[@]}" "${more[@]}" \
                 -o "$target" "${cmocka[@]}" -lpthread -lm -ldl
@@ -493,7 +533,7 @@ run() {
 
 # ---- Command line --------------------------------------------------------------------------------
 
-m32=1 valgrind=1 qemu=1 man=1 install=0 built=0 PIDS=()
+m32=1 valgrind=1 qemu=1 man=1 install=0 built=0
 while getopts :io:h option; do
     case $option in
     i) install=1 ;;
@@ -529,11 +569,13 @@ fi
 if ((install)); then
     install_missing
     [[ $goal == *install ]] || install_conan
+    [[ $goal == *install ]] || fetch_cmocka
 fi
 require "$goal"
 mkdir -p "$OUTPUT"
-BUILT=$OUTPUT/.built
+BUILT=$OUTPUT/.built FAILED=$OUTPUT/.failed
 : > "$BUILT"
+: > "$FAILED"
 if [[ $goal == *install ]]; then
     install_or_remove "$goal"
     exit
@@ -543,7 +585,8 @@ for entry in "${FOREIGN[@]}"; do
     ((qemu)) || break
     IFS='|' read -r -a ENTRY <<< "$entry"
     printf '%s|%s -L %s|clang %s %s\n' "${ENTRY[@]:0:4}" "${FOREIGN_FLAGS[*]}"
-done > "$OUTPUT/.foreign"
+done > "$OUTPUT/.foreign.new"
+mv "$OUTPUT/.foreign.new" "$OUTPUT/.foreign"
 make_libraries
 if [[ $goal != library ]]; then
     make_programs
