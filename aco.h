@@ -332,6 +332,7 @@ __asm__(".ifndef aco_get_pc_edx\n"
         register aco_t *aco_from __asm__("r0") = from, *aco_to __asm__("r1") = to;                 \
         ACO_ASM_QUIET                                                                              \
         __asm__ volatile(                                                                          \
+            ".syntax unified\n\t" /* gcc says so itself behind an asm, and not before */            \
             ACO_ASM_KEEP_BASE("mov r2, sp\n\tsub r2, r6, r2\n\tstr r2, ", r0)                      \
             ACO_STR(ACO_ASM_ADR(r2, 1f)) "\n\t"                                                    \
             "str r2, " ACO_STR(ACO_REG(ACO_REG_IDX_RETADDR, r0)) "\n\t"                            \

@@ -207,7 +207,7 @@
 
 /* The one of r7 and r11 that is no frame pointer is free. */
 #define OVERWRITE_REGISTERS()                                                                      \
-    __asm__ volatile("mov r0, 0x5c\n\t" OVERWRITE_VECTORS                                          \
+    __asm__ volatile(".syntax unified\n\tmov r0, 0x5c\n\t" OVERWRITE_VECTORS                       \
                      "mov r1, r0\n\tmov r2, r0\n\tmov r3, r0\n\tmov r4, r0\n\tmov r5, r0\n\t"        \
                      "mov r6, r0\n\tmov r8, r0\n\tmov r9, r0\n\tmov r10, r0\n\tmov r12, r0\n\t"      \
                      "mov lr, r0\n\tmov " ACO_CLOBBER_OTHER_BP ", r0"                              \

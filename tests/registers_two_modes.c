@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Values live across a switch between code of two kinds, as arm and thumb code are, which may differ
- * in what register is the frame pointer. test_registers.sh compiles this twice, once with KEEPS_MAIN,
- * and links both. Exits with 0 if all is well.
+ * Values live across a switch between code of two kinds, as arm and thumb code are, which may
+ * differ in what register is the frame pointer. test_registers.sh compiles this twice, once with
+ * KEEPS_MAIN, and links both. Exits with 0 if all is well.
  */
 #include "aco.h"
 

@@ -94,6 +94,12 @@ __asm__(".text\n"
 #elif defined(ACO_ARCH_ARM)
 __asm__(".text\n"
         ".syntax unified\n"
+#ifdef __thumb__
+        ".thumb\n"
+        ".thumb_func\n"
+#else
+        ".arm\n"
+#endif
         ".type writes_down, %function\n"
         "writes_down:\n\t"
         "ldr r2, 3f\n"

@@ -53,10 +53,12 @@ check_stack() {
 
 # No relocation of text, nothing left undefined but what libc and the compiler's own library have.
 check_shared_library() {
-    local width=$1
+    local width=$1 libraries=(-lc -lgcc)
+    # Its tables of unwinding name functions of the unwinder.
+    [[ $width != @(arm|thumb) ]] || libraries+=(-lgcc_s)
     must "$width: the shared library needs relocations of text, or more than libc" \
         "${compiler[@]}" -shared -nostdlib -Wl,-z,text,-z,defs,--fatal-warnings \
-        "$TMP/aco.o" "$TMP/acosw.o" -o "$TMP/libaco.so" -lc -lgcc
+        "$TMP/aco.o" "$TMP/acosw.o" -o "$TMP/libaco.so" "${libraries[@]}"
     if [[ $(readelf -dW "$TMP/libaco.so") == *TEXTREL* ]]; then
         fail "$width: the shared library has relocations of text"
     fi
@@ -113,12 +115,12 @@ check_branch_tracking() {
 
 # On arm64, arrivals are seen in the text, as objdump may not know the processor.
 claims_of_arm64() {
-    local options=$1 claimed
-    build -fPIC "$options"
+    local protection=$1 claimed
+    build -fPIC "$protection"
     claimed=$(readelf -nW "$TMP/acosw.o" | sed -n 's/.*AArch64 feature: //p')
     echo "${claimed:-none}"
-    "${compiler[@]}" "$options" -I. -E -P acosw.S | tr ';' '\n' >"$TMP/text"
-    "${compiler[@]}" "$options" -I. -O2 -S aco.c -o - >>"$TMP/text"
+    "${compiler[@]}" "$protection" -I. -E -P acosw.S | tr ';' '\n' >"$TMP/text"
+    "${compiler[@]}" "$protection" -I. -O2 -S aco.c -o - >>"$TMP/text"
     awk '/br[ \t]+x17/ { after = 1; next }
          after && /^[ \t]*[a-z]/ && !/brk/ {
              sub(/#/, "", $2)

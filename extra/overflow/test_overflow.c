@@ -249,7 +249,7 @@ static void a_report_allocates_nothing(void **state)
 #elif defined(ACO_ARCH_ARM64)
 #define LOSE_FRAME_AND_WRITE "mov x29, 8\n\tstrb wzr, [%0]"
 #elif defined(ACO_ARCH_ARM)
-#define LOSE_FRAME_AND_WRITE "mov " ACO_STR(ACO_ASM_BP) ", 8\n\tstrb " ACO_STR(ACO_ASM_BP) ", [%0]"
+#define LOSE_FRAME_AND_WRITE "mov " ACO_STR(ACO_ASM_BP) ", #8\n\tstrb " ACO_STR(ACO_ASM_BP) ", [%0]"
 #elif defined(ACO_ARCH_RISCV64)
 #define LOSE_FRAME_AND_WRITE "li s0, 8\n\tsb zero, 0(%0)"
 #endif
