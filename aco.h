@@ -237,8 +237,8 @@ __asm__(".ifndef aco_get_pc_edx\n"
 #endif
 
 /* The vector registers of SVE have their lower parts in v0-v31, and are named with them. Functions
- * that get SVE from an attribute instead of an option, or keep SME's ZA over a switch, must not
- * contain the inline switch. */
+ * that get SVE from an attribute instead of an option, or keep SME's ZA or SVE's FFR over a switch,
+ * must not contain the inline switch. */
 #ifdef __ARM_FEATURE_SVE
 #define ACO_CLOBBER_PREDICATES                                                                     \
     , "p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p9", "p10", "p11", "p12", "p13",      \

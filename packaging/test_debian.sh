@@ -72,7 +72,7 @@ fi
 need dpkg-buildpackage:dpkg-dev dh:debhelper lintian:lintian python3:python3 \
     pkg-config:pkg-config cmake:cmake
 copy_project "$TMP/project"
-must "the Debian packages do not get built" bash "$TMP/project/packaging/build_debian.sh"
+must "the Debian packages do not get built" "$TMP/project/packaging/build_debian.sh"
 # A first upload would close a bug of Debian's, which this one is not about.
 must "lintian finds faults in the Debian packages" lintian --fail-on error,warning \
     --suppress-tags initial-upload-closes-no-bugs "$PACKAGES"/*.changes
