@@ -162,7 +162,15 @@ find_missing_tools() {
         "${CXX_COMPILER[@]}" -m32 -x c++ -c - -o /dev/null 2> /dev/null; then
         MISSING+=("g++-multilib|for the C++ tests with -m32|")
     fi
+    printf '#include <boost/context/fiber.hpp>\n#include <boost/asio/coroutine.hpp>\n' |
+        "${CXX_COMPILER[@]}" -x c++ -c - -o /dev/null 2> /dev/null ||
+        MISSING+=("libboost-context-dev libboost-dev|for peers in bench/|")
     local tool
+    for tool in time luajit; do
+        command -v "/usr/bin/$tool" > /dev/null || MISSING+=("$tool|for the test of bench/|")
+    done
+    /usr/bin/python3 -c 'import matplotlib' 2> /dev/null ||
+        MISSING+=("python3-matplotlib|for the charts of bench/|")
     for tool in cmake pkg-config dpkg-buildpackage:dpkg-dev dh:debhelper lintian; do
         command -v "${tool%:*}" > /dev/null || MISSING+=("${tool#*:}|for the tests of packaging/|")
     done

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The peers in C and C++ do what they claim, with the least of each workload; tables, charts and
+# The peers in C, C++ and Lua do what they claim, with the least of each workload; tables, charts and
 # quotations are made of it; and a peer that is wrong is told apart from one that can't be built,
 # and stops nobody else.
 
@@ -14,7 +14,7 @@ have taskset || skip "needs taskset"
 
 # ---- All of them ---------------------------------------------------------------------------------
 
-must "a peer fails" bench/run.sh --check --only '\.(c|cc): '
+must "a peer fails" bench/run.sh --check --only '\.(c|cc|lua): '
 CHECKED=output/bench/check
 tail -n 1 "$TMP/said"
 # Compilers are there, so without a package missing a peer is built.
