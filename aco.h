@@ -84,6 +84,12 @@
 #define ACO_NL %%%%
 #endif
 
+#ifdef __has_feature
+#if __has_feature(shadow_call_stack) || __has_feature(ptrauth_calls)
+#error "aco switches no shadow call stack, and signs no function pointer: compile without these"
+#endif
+#endif
+
 #if defined(__x86_64__) && defined(__LP64__)
 
 #define ACO_ARCH_X86_64
@@ -174,7 +180,7 @@ __asm__(".ifndef aco_get_pc_edx\n"
                      : "memory", "cc", "ebx", "edx", "esi", "edi" ACO_CLOBBER_X87               \
                        ACO_CLOBBER_VECTOR)
 
-#elif defined(__aarch64__) && defined(__LP64__)
+#elif defined(__aarch64__) && defined(__LP64__) && !defined(__AARCH64EB__)
 
 #define ACO_ARCH_ARM64
 #define ACO_WORD 8
@@ -237,8 +243,8 @@ __asm__(".ifndef aco_get_pc_edx\n"
 #endif
 
 /* The vector registers of SVE have their lower parts in v0-v31, and are named with them. Functions
- * that get SVE from an attribute instead of an option, or keep SME's ZA or SVE's FFR over a switch,
- * must not contain the inline switch. */
+ * that get SVE or branch protection from an attribute instead of an option, or keep SME's ZA or
+ * SVE's FFR over a switch, must not contain the inline switch. */
 #ifdef __ARM_FEATURE_SVE
 #define ACO_CLOBBER_PREDICATES                                                                     \
     , "p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p9", "p10", "p11", "p12", "p13",      \
@@ -307,7 +313,7 @@ __asm__(".ifndef aco_get_pc_edx\n"
 #define ACO_CLOBBER_VECTOR
 #endif
 
-#elif defined(__arm__) && defined(__ARM_PCS_VFP)
+#elif defined(__arm__) && defined(__ARM_PCS_VFP) && !defined(__ARMEB__) && !defined(__FDPIC__)
 
 #define ACO_ARCH_ARM
 #define ACO_WORD 4
@@ -316,7 +322,9 @@ __asm__(".ifndef aco_get_pc_edx\n"
 
 /* The frame pointer is r7 in thumb code and r11 in arm code, and one may switch to the other: so
  * both get the value that was kept. Bit 0 of an address tells that thumb code is there. Unwinders
- * are not told of the inside of the switch: their tables are right between calls only. */
+ * are not told of the inside of the switch: their tables are right between calls only. Functions
+ * that an attribute (or -mflip-thumb) compiles to the other code than their file, must not contain
+ * the inline switch. */
 #ifdef __thumb__
 #define ACO_ASM_ADR(reg, label) adr.w reg, label ACO_NL orr reg, reg, 1
 #define ACO_ASM_BP r7
@@ -327,8 +335,12 @@ __asm__(".ifndef aco_get_pc_edx\n"
 #define ACO_CLOBBER_OTHER_BP "r7"
 #endif
 
+/* A function that never returns may have no frame, if it needs no unwind table: but SP at
+ * align_retptr means that a coroutine has not begun. So it gets something to keep. */
 #define ACO_SWITCH_ASM(from, to)                                                                   \
     do {                                                                                           \
+        uint64_t aco_frame;                                                                        \
+        __asm__ volatile("" : "=m"(aco_frame));                                                    \
         register aco_t *aco_from __asm__("r0") = from, *aco_to __asm__("r1") = to;                 \
         ACO_ASM_QUIET                                                                              \
         __asm__ volatile(                                                                          \
@@ -377,7 +389,8 @@ __asm__(".ifndef aco_get_pc_edx\n"
 #elif defined(__x86_64__)
 #error "x32 (-mx32) has no block in aco.h and acosw.S: compile with -m64 or -m32"
 #else
-#error "aco has no block for this processor, or for its ABI without floating point registers: \
+#error "aco has no block for this processor, for its other byte order, or for its ABI without floating \
+point registers: \
 write one in aco.h, section Processor, and one in acosw.S; docs/porting.md says how"
 #endif
 
