@@ -6,6 +6,7 @@
 # shellcheck source=tests/harness.sh
 source "$(dirname "${BASH_SOURCE[0]}")/harness.sh"
 need_libraries
+shopt -s nullglob
 [[ -d docs ]] || skip "there is no docs/"
 
 DOCUMENTS=(README*.md docs/*.md)
@@ -17,7 +18,6 @@ PYTHON=/usr/bin/python3
 declare -A RUN_BY=(
     ["./make.sh -i run"]=.ci/run
     ["./test.sh -i"]=.ci/run
-    ["./test.sh proof"]=docs/proof.md # as of all tests, by ./test.sh itself
 )
 
 # blocks FILE DIRECTORY: each code block of FILE as a file there, numbered, with its language as suffix.
@@ -50,12 +50,15 @@ try_program() {
 
 # Runs the commands of a block in a copy of the tree, in which your_program.c is the synopsis.
 try_commands() {
-    local line command script=$TMP/script
+    local line command tests script=$TMP/script
     : >"$script"
     while IFS= read -r line; do
         command=${line%%  #*}
         command=${command%"${command##*[! ]}"}
-        if [[ $command == *prove.py* ]] && ! "$PYTHON" -c 'import z3, capstone, elftools'; then
+        if [[ $command == './test.sh '[!-]* ]]; then
+            tests=({tests,tests/*,extra/*,tools/*}/*"${command#./test.sh }"*.{sh,c})
+            ((${#tests[@]})) || fail "$document: no test has ${command#./test.sh } in its name"
+        elif [[ $command == *prove.py* ]] && ! "$PYTHON" -c 'import z3, capstone, elftools'; then
             echo "not tried: $command"
         elif [[ -z ${RUN_BY["$command"]:-} ]]; then
             echo "$command" >>"$script"
