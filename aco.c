@@ -58,7 +58,7 @@ CHECK(the_switch_finds_base, offsetof(aco_t, base) == ACO_BASE);
 #define SAVE_STACK_GRANULE 16u             /* bytes; of the block of an aco_t and of later ones */
 #define CO_SZ round_up(sizeof(aco_t), SAVE_STACK_GRANULE)
 #define COPY_INLINE_MAX 255u               /* bytes; above, memcpy() is faster */
-#define PREFETCH_MAX_SZ 8192u              /* bytes; more would evict each other */
+#define PREFETCH_MAX_SZ 2048u              /* bytes; more gained nothing */
 #define CACHE_LINE_SZ 64u                  /* bytes; only speed depends on it */
 #define FAILURE_LINE_SZ 400u               /* bytes, on a coroutine's stack */
 #define RED_ZONE_SZ 128u                   /* bytes below SP that a leaf function may use */
@@ -66,6 +66,8 @@ CHECK(the_switch_finds_base, offsetof(aco_t, base) == ACO_BASE);
 #define FAKE_STACK_MAX_SZ ((size_t)1 << 20) /* bytes */
 #define STRESS_FILL_SZ ((size_t)16 << 10)  /* bytes; as deep as tests go */
 #define STRESS_PATTERN 0xa5
+
+#define ALWAYS_INLINE inline __attribute__((always_inline))
 
 static size_t round_up(size_t n, size_t multiple)
 {
@@ -653,11 +655,12 @@ void aco_share_stack_destroy(aco_share_stack_t *share_stack)
 /* ==== Save stacks ============================================================================ */
 
 /*
- * Copies frames, either way. Most are a few dozen bytes, for which a call costs more than the copy.
+ * Copies frames, either way. Most are a few dozen bytes, for which a call costs more than the copy:
+ * `is_short`, which is known when this is compiled, says that there are at most COPY_INLINE_MAX.
  * The moves must not overlap: what was restored is soon saved out again, and a load gets bytes that
  * are still on their way to the cache only if all of them come from one store.
  */
-static inline __attribute__((always_inline)) void copy_frames(void *to, const void *from, size_t sz)
+static ALWAYS_INLINE void copy_frames(void *to, const void *from, size_t sz, int is_short)
 {
 #define COPY_PIECE(piece)                                                                          \
     if (sz & (piece)) {                                                                            \
@@ -669,7 +672,7 @@ static inline __attribute__((always_inline)) void copy_frames(void *to, const vo
     copy_unwatched(to, from, sz);
     return;
 #endif
-    if (sz > COPY_INLINE_MAX) {
+    if (!is_short) {
         memcpy(to, from, sz);
         return;
     }
@@ -684,10 +687,11 @@ static inline __attribute__((always_inline)) void copy_frames(void *to, const vo
 #undef COPY_PIECE
 }
 
-/* Asks for saved frames to come to the cache while something else is done. */
+/* Asks for saved frames, or the beginning of many, to come to the cache while others are saved. */
 static inline void prefetch_frames(const void *ptr, size_t sz)
 {
-    const char *line = (const char *)ptr, *end = line + (sz <= PREFETCH_MAX_SZ ? sz : 0);
+    const char *line = (const char *)ptr;
+    const char *end = line + (sz < PREFETCH_MAX_SZ ? sz : PREFETCH_MAX_SZ);
     for (; line < end; line += CACHE_LINE_SZ) {
         __builtin_prefetch(line);
     }
@@ -721,17 +725,23 @@ static __attribute__((cold, noinline)) void grow_save_stack(aco_t *co, size_t sz
     replace_save_stack(co, round_up(sz > half_more ? sz : half_more, SAVE_STACK_GRANULE));
 }
 
+/* Bytes of the frames of `co`, which is suspended and owns `s` (I2). */
+static inline size_t in_place_sz(const aco_share_stack_t *s, const aco_t *co)
+{
+    return (size_t)((char *)s->align_retptr - (char *)co->reg[ACO_REG_IDX_SP]);
+}
+
 /*
  * Saves out the owner `co` of `s`, which is suspended (from I2 to I3). The caller gives the stack
- * another owner, or none.
+ * another owner, or none. `is_short`: as for copy_frames(), and they fit the save stack.
  */
-static inline void evict(aco_share_stack_t *s, aco_t *co)
+static ALWAYS_INLINE void evict(aco_share_stack_t *s, aco_t *co, int is_short)
 {
     aco_save_stack_t *save = &co->save_stack;
     char *sp = (char *)co->reg[ACO_REG_IDX_SP];
-    size_t sz = (size_t)((char *)s->align_retptr - sp);
-    demand(sz <= s->align_limit, "aco_resume", co, "the owner of the share stack has overrun it: "
-           "give aco_share_stack_new2() a larger size, and a guard page");
+    size_t sz = in_place_sz(s, co);
+    demand(is_short || sz <= s->align_limit, "aco_resume", co, "the owner of the share stack has "
+           "overrun it: give aco_share_stack_new2() a larger size, and a guard page");
     if (aco_unlikely(sz > save->sz)) {
         grow_save_stack(co, sz);
     }
@@ -744,7 +754,7 @@ static inline void evict(aco_share_stack_t *s, aco_t *co)
         save->max_cpsz = sz;
     }
     save->ct_save++;
-    copy_frames(save->ptr, sp, sz);
+    copy_frames(save->ptr, sp, sz, is_short);
     tell_saved(co, sp);
 }
 
@@ -993,21 +1003,16 @@ aco_t *aco_check_resume(const aco_t *co)
     return co->main_co;
 }
 
-/* For the inline aco_resume(): makes `co`, suspended, the owner of its share stack. Check, evict,
- * restore (from I3 to I2). */
-void aco_acquire(aco_t *co)
+/* What aco_acquire() does with the frames. */
+static ALWAYS_INLINE void exchange(aco_share_stack_t *s, aco_t *co, int is_short)
 {
-    aco_share_stack_t *s = co->share_stack;
     aco_save_stack_t *save = &co->save_stack;
-    if (aco_unlikely(co->is_end || co->main_co == NULL)) {
-        aco_check_resume(co);
-    }
     size_t sz = save->valid_sz;
-    prefetch_frames(save->ptr, sz);
     if (s->owner != NULL) {
-        demand(!is_running(s->owner), "aco_resume", co, "the owner of its share stack waits for "
-               "the caller: give coroutines that resume each other share stacks of their own");
-        evict(s, s->owner);
+        demand(co->main_co->main_co == NULL || !is_running(s->owner), "aco_resume", co,
+               "the owner of its share stack waits for the caller: give coroutines that resume "
+               "each other share stacks of their own");
+        evict(s, s->owner, is_short);
     }
     char *sp = (char *)s->align_retptr - sz;
     co->is_owner = 1;
@@ -1017,7 +1022,34 @@ void aco_acquire(aco_t *co)
         aco_assert(sp == co->reg[ACO_REG_IDX_SP]);
         save->valid_sz = 0;
         save->ct_restore++;
-        copy_frames(sp, save->ptr, sz);
+        copy_frames(sp, save->ptr, sz, is_short);
+    }
+}
+
+static __attribute__((noinline)) void exchange_long(aco_share_stack_t *s, aco_t *co)
+{
+    prefetch_frames(co->save_stack.ptr, co->save_stack.valid_sz);
+    exchange(s, co, 0);
+}
+
+/*
+ * For the inline aco_resume(): makes `co`, suspended, the owner of its share stack. Check, evict,
+ * restore (from I3 to I2). Where little is to be copied it calls nothing, and so has no registers
+ * to keep.
+ */
+void aco_acquire(aco_t *co)
+{
+    if (aco_unlikely(co->is_end || co->main_co == NULL)) {
+        aco_check_resume(co);
+    }
+    aco_share_stack_t *s = co->share_stack;
+    const aco_t *owner = s->owner;
+    size_t owner_sz = owner != NULL ? in_place_sz(s, owner) : 0;
+    if (aco_likely((owner_sz | co->save_stack.valid_sz) <= COPY_INLINE_MAX &&
+                   (owner == NULL || owner_sz <= owner->save_stack.sz))) {
+        exchange(s, co, 1);
+    } else {
+        exchange_long(s, co);
     }
 }
 
@@ -1108,7 +1140,7 @@ void aco_stress(aco_share_stack_t *share_stack)
         return; /* acosw() alone came back, and aco_gtls_co was set by hand */
     }
     if (share_stack->owner != NULL) {
-        evict(share_stack, share_stack->owner);
+        evict(share_stack, share_stack->owner, 0);
         share_stack->owner = NULL;
     }
 #ifndef ACO_USE_VALGRIND
