@@ -655,12 +655,21 @@ void aco_share_stack_destroy(aco_share_stack_t *share_stack)
 /* ==== Save stacks ============================================================================ */
 
 /*
- * Copies frames, either way. Most are a few dozen bytes, for which a call costs more than the copy:
- * `is_short`, which is known when this is compiled, says that there are at most COPY_INLINE_MAX.
+ * How much copy_frames() may copy at once; known when this is compiled. SHORT says that all is at
+ * most COPY_INLINE_MAX. Long frames are saved out from the cache to the cache: for that glibc's
+ * memcpy(), from some 2 KiB on, is slow on processors of AMD (it leaves the copy to `rep movsb`),
+ * hence the pieces. They are mostly restored from memory, where it is right.
+ */
+#define SHORT ((size_t)0)
+#define LONG_SAVE ((size_t)2048)
+#define LONG_RESTORE SIZE_MAX
+
+/*
+ * Copies frames, either way. Most are a few dozen bytes, for which a call costs more than the copy.
  * The moves must not overlap: what was restored is soon saved out again, and a load gets bytes that
  * are still on their way to the cache only if all of them come from one store.
  */
-static ALWAYS_INLINE void copy_frames(void *to, const void *from, size_t sz, int is_short)
+static ALWAYS_INLINE void copy_frames(void *to, const void *from, size_t sz, size_t at_once)
 {
 #define COPY_PIECE(piece)                                                                          \
     if (sz & (piece)) {                                                                            \
@@ -672,7 +681,13 @@ static ALWAYS_INLINE void copy_frames(void *to, const void *from, size_t sz, int
     copy_unwatched(to, from, sz);
     return;
 #endif
-    if (!is_short) {
+    if (at_once != SHORT) {
+        ACO_LAUNDER(at_once); /* or it is copied inline, with `rep movsb` */
+        for (; sz > at_once; sz -= at_once) {
+            memcpy(to, from, at_once);
+            to = (char *)to + at_once;
+            from = (const char *)from + at_once;
+        }
         memcpy(to, from, sz);
         return;
     }
@@ -733,7 +748,8 @@ static inline size_t in_place_sz(const aco_share_stack_t *s, const aco_t *co)
 
 /*
  * Saves out the owner `co` of `s`, which is suspended (from I2 to I3). The caller gives the stack
- * another owner, or none. `is_short`: as for copy_frames(), and they fit the save stack.
+ * another owner, or none. `is_short`, which is known when this is compiled: there are at most
+ * COPY_INLINE_MAX bytes, and they fit the save stack.
  */
 static ALWAYS_INLINE void evict(aco_share_stack_t *s, aco_t *co, int is_short)
 {
@@ -754,7 +770,7 @@ static ALWAYS_INLINE void evict(aco_share_stack_t *s, aco_t *co, int is_short)
         save->max_cpsz = sz;
     }
     save->ct_save++;
-    copy_frames(save->ptr, sp, sz, is_short);
+    copy_frames(save->ptr, sp, sz, is_short ? SHORT : LONG_SAVE);
     tell_saved(co, sp);
 }
 
@@ -1003,7 +1019,7 @@ aco_t *aco_check_resume(const aco_t *co)
     return co->main_co;
 }
 
-/* What aco_acquire() does with the frames. */
+/* What aco_acquire() does with the frames. `is_short`: as for evict(), and so is the other copy. */
 static ALWAYS_INLINE void exchange(aco_share_stack_t *s, aco_t *co, int is_short)
 {
     aco_save_stack_t *save = &co->save_stack;
@@ -1022,7 +1038,7 @@ static ALWAYS_INLINE void exchange(aco_share_stack_t *s, aco_t *co, int is_short
         aco_assert(sp == co->reg[ACO_REG_IDX_SP]);
         save->valid_sz = 0;
         save->ct_restore++;
-        copy_frames(sp, save->ptr, sz, is_short);
+        copy_frames(sp, save->ptr, sz, is_short ? SHORT : LONG_RESTORE);
     }
 }
 

@@ -301,7 +301,6 @@ PEER_BODY(hands_over)
     for (;;) {
         while (left_ct > 0) {
             left_ct--;
-            yields++;
             aco_yield_to(other);
         }
         PEER_YIELD(self);
@@ -311,11 +310,10 @@ PEER_BODY(hands_over)
 static double hand_over(long n)
 {
     left_ct = n;
-    yields = 0;
     int64_t start = now_ns();
     peer_resume(pair[0]);
     double ns = mean_ns(start, (double)n);
-    check(yields == n && left_ct == 0, "a hand-over was lost");
+    check(left_ct == 0, "a hand-over was lost");
     return ns;
 }
 
