@@ -1,6 +1,8 @@
+// cancel.cc shows how an unfinished coroutine lets go of what its C++ frames hold.
 // SPDX-License-Identifier: Apache-2.0
-// Cancellation: a coroutine that is not needed any more lets go of all that its frames hold.
-// Shows aco_cancel() in the destructor of a C++ class that owns a coroutine.
+//
+// Cancellation of a coroutine that is not needed any more, by aco_cancel() in the destructor of a
+// C++ class that owns it.
 // build: extra/cancel/aco_cancel.c
 /*
  * A reader holds a connection, and for each page a buffer. It is left after two of many pages. It

@@ -1,6 +1,8 @@
+// echo_client.c shows ten thousand connections at a time, every byte checked.
 // SPDX-License-Identifier: Apache-2.0
-// A client for the echo server: very many connections at a time, one coroutine for each.
-// Shows how little a copying coroutine takes, and coroutines that wait for each other.
+//
+// A client for the echo server, with a coroutine for each connection: it lives from how little a
+// copying coroutine takes, and some coroutines wait for each other.
 // build: examples/net/net.c
 /*
  *   echo_client [-c CONNECTIONS] [-r ROUNDS] [-e EVERY] PORT

@@ -1,7 +1,9 @@
+// echo_server.c shows epoll: one coroutine per connection, stacks of three kinds, several threads.
 // SPDX-License-Identifier: Apache-2.0
-// An echo server: one coroutine per connection, whose body reads as if its calls blocked.
-// Shows epoll under coroutines, the choice between standalone, pool and share stack, aco_cancel()
-// with cleanups in C, an instance of aco per thread, and aco_on_own_stack() against a pitfall.
+//
+// An echo server, in which the body of a connection reads as if its calls blocked: with the choice
+// between standalone, pool and share stack, aco_cancel() with cleanups in C, an instance of aco per
+// thread, and aco_on_own_stack() against a pitfall.
 // build: -fexceptions examples/net/net.c
 // build: extra/cancel/aco_cancel.c extra/stack_pool/aco_stack_pool.c
 /*

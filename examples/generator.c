@@ -1,6 +1,8 @@
+// generator.c shows values, given and taken, from a recursive walk.
 // SPDX-License-Identifier: Apache-2.0
-// A generator: a recursive walk through a tree, of which a plain loop takes one value at a time.
-// Shows aco_resume_value(), aco_yield_value() and an entry function that returns.
+//
+// A generator: a recursive walk through a tree, of which a plain loop takes one value at a time, by
+// aco_resume_value(), aco_yield_value() and an entry function that returns.
 // build: extra/value/aco_value.c extra/returning/aco_returning.c
 /*
  * The walk gives the words of the tree in their order, and gets after each whether to go on below.

@@ -1,7 +1,9 @@
+// http_get.c shows many fetches at a time, with a line of progress.
 // SPDX-License-Identifier: Apache-2.0
-// HTTP fetches: many at a time, by coroutines each of which asks for one page after the other.
-// Shows work that is shared out among coroutines on stacks of a pool, a buffer that all of them use
-// in turn, and a line of progress that the loop keeps up.
+//
+// HTTP fetches, by coroutines each of which asks for one page after the other: work that is shared
+// out among coroutines on stacks of a pool, a buffer that all of them use in turn, and a line of
+// progress that the loop keeps up.
 // build: examples/net/net.c extra/stack_pool/aco_stack_pool.c
 /*
  *   http_get [-n FETCHES] [-c AT_A_TIME] [PORT [PATH]]

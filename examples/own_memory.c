@@ -1,7 +1,8 @@
+// own_memory.c shows no heap, and a limit that ends in a refusal.
 // SPDX-License-Identifier: Apache-2.0
-// Memory of one's own: coroutines that need no heap, and a limit that ends in a refusal, not in an
-// abort.
-// Shows aco_create_in(), aco_share_stack_new_in(), aco_set_allocator(), aco_try_create() and
+//
+// Memory of one's own: coroutines that need no heap, and a limit that ends in no abort, by
+// aco_create_in(), aco_share_stack_new_in(), aco_set_allocator(), aco_try_create() and
 // aco_status().
 /*
  * A device has room for three jobs, all of it here. A fourth is refused until one of the others has

@@ -1,7 +1,8 @@
+// pipeline.c shows producer, filter and consumer: coroutines that resume each other.
 // SPDX-License-Identifier: Apache-2.0
-// A pipeline: a producer, a filter and a consumer, each a loop of its own over a stream.
-// Shows coroutines that resume each other (the filter is the parent of the producer, the consumer
-// that of the filter), and values that come up from one to the next.
+//
+// A pipeline, each part of which is a loop of its own over a stream. The filter is the parent of
+// the producer, the consumer that of the filter, and values come up from one to the next.
 // build: extra/value/aco_value.c extra/returning/aco_returning.c
 /*
  * The job for which coroutines were invented (M. E. Conway, Design of a Separable

@@ -1,6 +1,8 @@
+// retry.cc shows C++ coroutines that wait inside a catch block.
 // SPDX-License-Identifier: Apache-2.0
-// Exceptions across yields: coroutines that wait inside a catch block, several at a time.
-// Shows aco_exceptions_yield().
+//
+// Exceptions across yields: several coroutines that wait in a catch block at a time, by
+// aco_exceptions_yield().
 // build: extra/exceptions/aco_exceptions.c
 /*
  * Two senders meet a fault in turn. Each waits a while in its catch block, in which the other one

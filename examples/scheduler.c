@@ -1,6 +1,8 @@
+// scheduler.c shows priorities, timers, and the direct switch from task to task.
 // SPDX-License-Identifier: Apache-2.0
-// A scheduler: tasks with priorities and timers, each of which runs until it lets another one run.
-// Shows aco_yield_to(), the direct way from one coroutine to the next, beside aco_yield().
+//
+// A scheduler of tasks, each of which runs until it lets another one run: by aco_yield_to(), the
+// direct way from one coroutine to the next, beside aco_yield().
 /*
  * Of the tasks that are ready, one of the most urgent runs; those of one priority take turns. A
  * task that passes its turn on goes straight to the next one. Only when none is ready, or when one

@@ -1,6 +1,8 @@
+// skynet.c shows a million coroutines, nested, on the stacks of a pool.
 // SPDX-License-Identifier: Apache-2.0
-// Skynet: a coroutine makes ten others, each of them ten more, up to a million leaves.
-// Shows nesting, where a parent resumes its children and reads what they found, and a stack pool.
+//
+// Skynet: a coroutine makes ten others, each of them ten more, up to a million leaves. A parent
+// resumes its children and reads what they found.
 // build: extra/stack_pool/aco_stack_pool.c
 /*
  * Every leaf has a number, every other one adds up what its children found. 1,111,111 coroutines

@@ -1,6 +1,8 @@
+// threads.c shows a coroutine that goes from one thread to another and back.
 // SPDX-License-Identifier: Apache-2.0
-// More threads: two threads hand a coroutine to each other, and it goes on where it was.
-// Shows aco_detach() and aco_attach(), with a mutex and a condition variable in between.
+//
+// Two threads hand a coroutine to each other, and it goes on where it was: by aco_detach() and
+// aco_attach(), with a mutex and a condition variable in between.
 // build: extra/threads/aco_threads.c
 /*
  * The coroutine counts; each thread lets it make one step and passes it on. It prints:

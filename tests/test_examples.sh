@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Each example says in the first line of its comment what it is, is in the list of
-# examples/README.md, compiles without a warning and prints what its comment says: the lines that
+# Each example says in its first line what it shows, as the list of examples/README.md does,
+# compiles without a warning and prints what its comment says: the lines that
 # stand there with an indent of five, from "It prints:" to the end of the comment. One that prints
 # times and the like has a test of its own, which names it.
 
@@ -14,12 +14,15 @@ expected() {
     awk '/prints:$/ { inside = 1; next } /^ \*\// { exit } inside && sub(/^ \*     /, "")' "$1"
 }
 
-# check_words EXAMPLE NAME: its first words, as in "// A generator: a recursive walk ...".
+# check_words EXAMPLE NAME: its first line is "// EXAMPLE shows WHAT.", and the list has NAME with that.
 check_words() {
-    [[ $(sed -n 2p "$1") =~ ^'// '[A-Z][^:]*': '[a-z] ]] ||
-        fail "$1: its first line is not of the form '// A thing: what it does.'"
-    [[ $(grep -c '^// Shows ' "$1") == 1 ]] || fail "$1: it does not say what it shows"
-    [[ $(<examples/README.md) == *"\`$2\`"* ]] || fail "$2 is not in examples/README.md"
+    local line
+    line=$(head -n 1 "$1")
+    [[ $line == "// ${1##*/} shows "*. ]] ||
+        fail "$1: its first line is not of the form '// ${1##*/} shows what it shows.'"
+    line=${line#* shows }
+    [[ $(tr -d '`' <examples/README.md) == *"| $2 | ${line%.} |"* ]] ||
+        fail "examples/README.md does not have $2 with what its first line says"
 }
 
 # check EXAMPLE WIDTH
@@ -43,6 +46,7 @@ shopt -s nullglob
 examples=(examples/*.c examples/*.cc)
 [ ${#examples[@]} -gt 0 ] || skip "there are no examples"
 check_words examples/copy_into_your_project/hello.c copy_into_your_project/
+check_words examples/signal_on_heap/signal_on_heap.c signal_on_heap/
 for example in "${examples[@]}"; do
     check_words "$example" "${example##*/}"
     if [ -z "$(expected "$example")" ]; then

@@ -1,6 +1,7 @@
+// hello.c shows the four-file way: a project that has aco among its sources.
 // SPDX-License-Identifier: Apache-2.0
-// The four-file way: a program with aco among its own sources.
-// Shows all that a project needs beside the four files: an include and three more words to make.
+//
+// All that a project needs beside the four files: an include and three more words to make.
 #include <stdio.h>
 
 #include "aco/aco.h"

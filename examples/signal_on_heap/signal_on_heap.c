@@ -1,9 +1,10 @@
+// signal_on_heap.c shows the fault of switchers that move SP off the stack.
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Shows that a switch must not move SP to what is no stack, not even for an instruction. Two
- * coroutines switch back and forth under the trap flag: by faulty_switch(), without a signal and
- * with one before every instruction, and by acosw() with signals. Ends with 0 if the first is
- * caught and seen to do harm, and the last is not. Relies on tests/single_step.c.
+ * A switch must not move SP to what is no stack, not even for an instruction. Two coroutines
+ * switch back and forth under the trap flag: by faulty_switch(), without a signal and with one
+ * before every instruction, and by acosw() with signals. Ends with 0 if the first is caught and seen
+ * to do harm, and the last is not. Relies on tests/single_step.c.
  */
 #include "aco.h"
 #include "faulty_switch.h"
