@@ -23,12 +23,9 @@ build() {
     CC=$1 build_example "$CLIENT" "$2" "$TMP/client" "${@:3}"
 }
 
-# start OPTION...: a server, when it listens; its number is then in SERVER_PID, its port in PORT.
-start() {
+# Waits until the server listens; its port is then in PORT.
+await_port() {
     local try
-    : >"$TMP/served"
-    (ulimit -c 0 && exec timeout 120 "$TMP/server" -p 0 "$@") >"$TMP/served" 2>"$TMP/complaints" &
-    SERVER_PID=$!
     for ((try = 0; try < 200; try++)); do
         PORT=$(sed -n 's/^listening at port //p' "$TMP/served")
         [ -z "$PORT" ] || return 0
@@ -37,10 +34,18 @@ start() {
     fail "the server does not listen: $(<"$TMP/complaints")"
 }
 
+# start OPTION...: a server, when it listens; its number is then in SERVER_PID.
+start() {
+    : >"$TMP/served"
+    timeout 120 "$TMP/server" -p 0 "$@" >"$TMP/served" 2>"$TMP/complaints" &
+    SERVER_PID=$!
+    await_port
+}
+
 # Waits for the server; its exit status is then in STATUS.
 await() {
     STATUS=0
-    { wait "$SERVER_PID" || STATUS=$?; } 2>/dev/null
+    wait "$SERVER_PID" || STATUS=$?
 }
 
 # demand_line FILE LINE
@@ -99,13 +104,14 @@ grep -qx 'thread 0: [1-9][0-9]* connections' "$TMP/served" || fail "nothing for 
 grep -qx 'thread 1: [1-9][0-9]* connections' "$TMP/served" || fail "nothing for thread 1"
 
 # The pitfall: the first client that has the server wait is the end of it.
-start -s share -b stack
-"$TMP/client" -c 1 "$PORT" >"$TMP/said" 2>&1 || true
-await
+: >"$TMP/served"
+(await_port && exec timeout 120 "$TMP/client" -c 1 "$PORT") >/dev/null 2>&1 &
+run_to_death timeout 20 "$TMP/server" -p 0 -s share -b stack >"$TMP/served"
+wait $! || true
 ((STATUS == 134)) || fail "a buffer on a share stack: the server ends with $STATUS"
-grep -q 'the buffer is on a share stack, .*: take it from the heap' "$TMP/complaints" ||
-    fail "a buffer on a share stack: not in words: $(<"$TMP/complaints")"
-echo "a buffer on a share stack: $(<"$TMP/complaints")"
+grep -q 'the buffer is on a share stack, .*: take it from the heap' "$TMP/said" ||
+    fail "a buffer on a share stack: not in words: $(<"$TMP/said")"
+echo "a buffer on a share stack: $(<"$TMP/said")"
 
 # A server that is told to end cancels who is connected.
 start -s share
