@@ -7,7 +7,7 @@ anew, so that no figure drifts from what was measured."""
 import csv
 import re
 import statistics
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from plan import COUNTS, LIVE_SIZES, ROOT, SHARE_SIZES, WORKLOADS, Peer, Workload
@@ -115,6 +115,12 @@ def machine_text(results: Results) -> str:
     machine = results.machine
     return (f"Measured on {machine['date']} on {machine['machine']}; {machine['compiler']}. "
             f"Medians, in brackets minima; **bold** is the first of the stackful ones.")
+
+
+def chinese_machine_text(results: Results) -> str:
+    machine = results.machine
+    return (f"{machine['date']} 测于 {machine['machine'].replace(' cores', ' 核')}；"
+            f"{machine['compiler']}。数值为中位数，括号内为最小值；**粗体**为有栈协程中的第一名。")
 
 
 @dataclass
@@ -235,6 +241,20 @@ TRANSFER = [
 HEADLINE = (r"^aco (pool|share stack)$|^aco pool, own|^C\+\+20$|^Boost.*(fiber|Coroutine2), pool|"
             r"^(corosensei|Go channels, one thread|LuaJIT|glibc ucontext|POSIX threads)")
 RATED = SWITCH + TABLE + MANY[1:] + SKYNET + SHARE
+# The table that both READMEs have, and its heads in Chinese. Names of peers stay as they are.
+HEADLINE_COLUMNS = [
+    SWITCH[0], SWITCH[2], LIFE[0],
+    replace(MANY[4], head="switch 30,000 × 64 KB, ns"),
+    replace(SKYNET[0], head="Skynet nested, ms"),
+]
+CHINESE_HEADS = {
+    "peer": "对比项",
+    "resume + yield, ns": "resume + yield，ns",
+    "four calls deep": "四层调用深处",
+    "create, run, destroy, ns": "创建、运行、销毁，ns",
+    "switch 30,000 × 64 KB, ns": "轮流切换 30,000 × 64 KB，ns",
+    "Skynet nested, ms": "Skynet（嵌套），ms",
+}
 
 
 def is_aco(title: str) -> bool:
@@ -272,8 +292,7 @@ def missing(results: Results) -> str:
 def tables(results: Results) -> dict[str, str]:
     return {
         "machine": machine_text(results),
-        "headline": table(results, [SWITCH[0], SWITCH[2], LIFE[0], MANY[4], SKYNET[0]],
-                          of=HEADLINE),
+        "headline": table(results, HEADLINE_COLUMNS, of=HEADLINE),
         "switch": table(results, SWITCH, "switch"),
         "table": table(results, TABLE, "table"),
         "many": table(results, MANY, "many"),
@@ -291,6 +310,13 @@ def tables(results: Results) -> dict[str, str]:
         "missing": missing(results),
         "packages": results.machine["packages"] + ".",
     }
+
+
+def chinese_tables(results: Results, made: dict[str, str]) -> dict[str, str]:
+    head, rest = made["headline"].split("\n", 1)
+    cells = [CHINESE_HEADS[cell] for cell in head.strip("| ").split(" | ")]
+    return {"machine": chinese_machine_text(results),
+            "headline": f"| {' | '.join(cells)} |\n{rest}"}
 
 
 # ==== Files =======================================================================================
@@ -322,8 +348,11 @@ def write_csv(results: Results, path: Path) -> None:
 RATIO = re.compile(r"<!-- ratio (\S+) (\S+): (.+?) / (.+?) -->.*?<!-- /ratio -->", re.DOTALL)
 
 
-def quote(results: Results, text: str, made: dict[str, str]) -> str:
+def quote(results: Results, document: Path, made: dict[str, str]) -> str:
     """A document, with its tables and ratios as measured."""
+    text = document.read_text()
+    if document.name.endswith("_zh.md"):
+        made = chinese_tables(results, made)
     for name, body in made.items():
         begin, end = f"<!-- bench {name} -->\n", "<!-- /bench -->"
         pattern = re.escape(begin) + ".*?" + re.escape(end)
@@ -371,7 +400,7 @@ def write(machine: dict, records: dict, peers: list[Peer], folder: Path, is_whol
         "".join(f"## {name}\n\n{body}\n\n" for name, body in made.items()))
     draw(results, IMAGES if is_published else folder)
     for document in DOCUMENTS if is_published else ():
-        document.write_text(quote(results, document.read_text(), made))
+        document.write_text(quote(results, document, made))
     failed = [f"{title}, {name}: {cell.words}" for (title, name), cell in results.cells.items()
               if cell.status == "failed"]
     for line in failed:

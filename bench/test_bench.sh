@@ -45,26 +45,39 @@ from plan import WORKLOADS, find_peers
 from run import load
 from pathlib import Path
 results = report.Results(*load(Path(sys.argv[1])), find_peers())
-text = """<!-- bench switch -->
+made = report.tables(results)
+english, chinese = Path(sys.argv[2], "some.md"), Path(sys.argv[2], "some_zh.md")
+text = """<!-- bench headline -->
+stale
+<!-- /bench -->
+<!-- bench machine -->
 stale
 <!-- /bench -->
 <!-- ratio switch ns: glibc ucontext / aco pool -->stale<!-- /ratio --> times"""
-quoted = report.quote(results, text, report.tables(results))
 above, below = (results.median(peer, "switch", "ns") for peer in ("glibc ucontext", "aco pool"))
-assert "stale" not in quoted and "| aco pool | " in quoted
-assert f"aco pool -->{report.number(above / below)}<!-- /ratio --> times" in quoted, quoted
-assert report.quote(results, quoted, report.tables(results)) == quoted
+for document, words in (english, ["| peer | ", "Measured on "]), (chinese, ["| 对比项 | ", " 测于 "]):
+    document.write_text(text)
+    quoted = report.quote(results, document, made)
+    assert "stale" not in quoted and "| aco pool | " in quoted
+    assert all(word in quoted for word in words), quoted
+    assert f"aco pool -->{report.number(above / below)}<!-- /ratio --> times" in quoted, quoted
+    document.write_text(quoted)
+    assert report.quote(results, document, made) == quoted
 for document in report.DOCUMENTS:
     text = document.read_text()
-    for name in re.findall(r"<!-- bench (.+?) -->", text):
-        assert name in report.tables(results), f"{document}: there is no table {name}"
+    known = report.chinese_tables(results, made) if "_zh" in document.name else made
+    for name, body in re.findall(r"<!-- bench (.+?) -->\n(.*?)<!-- /bench -->", text, re.DOTALL):
+        assert name in known, f"{document}: there is no table {name}"
+        if name == "headline": # which is translated
+            heads = body.split("\n")[0]
+            assert heads == known[name].split("\n")[0], f"{document}: {heads}"
     for workload, metric, *titles in report.RATIO.findall(text):
         assert workload in {w.name for w in WORKLOADS}, f"{document}: no workload {workload}"
         for title in titles:
             assert title in results.peers, f"{document}: no peer {title}"
 END
 must "documents are not quoted to" env PYTHONDONTWRITEBYTECODE=1 "$PYTHON" "$TMP/quote.py" \
-    "$CHECKED/measured.jsonl"
+    "$CHECKED/measured.jsonl" "$TMP"
 
 # ---- Peers that are wrong ------------------------------------------------------------------------
 
@@ -83,8 +96,16 @@ peer() {
     peer broken "" 'echo error: no such thing; false'
     peer distant no-such-package true
 }
+# What would install packages only notes which.
+mkdir "$TMP/bin"
+: >"$TMP/asked"
+# shellcheck disable=SC2016 # for whoever runs it
+printf '#!/bin/sh\n[ "$1" != apt-get ] || shift\necho "$@" >>"%s"\n' "$TMP/asked" >"$TMP/bin/apt-get"
+chmod +x "$TMP/bin/apt-get"
+cp "$TMP/bin/apt-get" "$TMP/bin/sudo"
 must_not "a wrong peer goes unnoticed" 'FAILED: liar, switch: wrong sum' \
-    "$TMP/project/bench/run.sh" --check
+    env PATH="$TMP/bin:$PATH" "$TMP/project/bench/run.sh" -i --check
+[[ $(< "$TMP/asked") == *install*no-such-package* ]] || fail "bench/run.sh -i installs nothing"
 tables=$(< "$TMP/project/output/bench/check/tables.md")
 for line in '- broken: not built: does not build: error: no such thing' \
     '- distant: not built: needs no-such-package: bench/run.sh -i installs it' \
