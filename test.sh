@@ -180,17 +180,17 @@ check_version() {
 
 # ---- Command line --------------------------------------------------------------------------------
 
-m32=1 make_options=()
+m32=1 make_options=() without=()
 while getopts :io:h option; do
     case $option in
     i) make_options+=(-i) ;;
     o)
         case $OPTARG in
         no-m32) m32=0 ;;
-        no-valgrind | no-qemu) ;;
+        no-valgrind | no-qemu | no-man) ;;
         *) usage_error "unknown option -o $OPTARG" ;;
         esac
-        make_options+=(-o "$OPTARG")
+        without+=(-o "$OPTARG")
         ;;
     h)
         printf '%s\n' "$USAGE"
@@ -205,14 +205,14 @@ shift $((OPTIND - 1))
 shopt -s nullglob
 goal=tests
 [[ ${1:-} != version_check=* ]] || goal=library
-bash make.sh "${make_options[@]}" "$goal"
+bash make.sh "${make_options[@]}" "${without[@]}" "$goal"
 
 LOGS=$PWD/output/logs JOBS=$(nproc)
 mkdir -p "$LOGS"
 # For the scripts in tests/.
 TMP=$(mktemp -d)
 trap 'rm -rf "$TMP"' EXIT
-export TMP OUTPUT=output M32=${m32#0} CC=${CC:-gcc} CXX=${CXX:-g++}
+export TMP OUTPUT=output M32=${m32#0} CC=${CC:-gcc} CXX=${CXX:-g++} OPTIONS=${without[*]}
 
 case ${1:-} in
 version_check=*) check_version "${1#version_check=}" ;;

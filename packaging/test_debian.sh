@@ -17,7 +17,7 @@ PACKAGES=${PACKAGES:-$TMP/project/output/debian}
 check_system() {
     local library
     must "apt does not install the packages" env DEBIAN_FRONTEND=noninteractive \
-        apt-get install -y --no-install-recommends "$PACKAGES"/libaco{2,-dev}_*.deb
+        apt install -y --no-install-recommends "$PACKAGES"/libaco*.deb
     read -ra flags < <(pkg-config --cflags --libs aco)
     check_consumer "apt, pkg-config" "${flags[@]}"
     check_cmake_consumer "apt, find_package" -DWAY=find_package

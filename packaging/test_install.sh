@@ -50,20 +50,23 @@ for page in "3 aco_resume" "3 aco_yield1" "7 aco"; do
 done
 echo "man finds its pages"
 
-# Loaded by itself with the library, unless gdb may not run programs here.
+# check_gdb OPTION...: with these, gdb loads its script for the program.
 check_gdb() {
-    local said program=$TMP/debuggee
-    must "a program for gdb does not build" \
-        "${C_COMPILER[@]}" -g "$CONSUMER/user.c" "${shared[@]}" -Wl,-rpath,"$prefix/lib" -o "$program"
-    said=$(gdb -nx -batch -iex "add-auto-load-scripts-directory $prefix/share/gdb/auto-load" \
-        -iex "add-auto-load-safe-path $prefix/share" -iex 'set debuginfod enabled off' \
-        -ex 'break aco_share_stack_destroy' -ex run -ex 'info aco' "$program" 2>&1 </dev/null || true)
-    [[ $said == *"No  Thread  Address"* ]] || fail "gdb does not load its script: $said"
-    echo "gdb loads its script"
+    local said
+    said=$(gdb -nx -batch "$@" -iex 'set debuginfod enabled off' \
+        -ex 'break aco_share_stack_destroy' -ex run -ex 'info aco' "$TMP/debuggee" 2>&1 </dev/null ||
+        true)
+    [[ $said == *"No  Thread  Address"* ]] || fail "gdb $*: it does not load its script: $said"
 }
 
+# By itself with the library, and when told to; unless gdb may not run programs here.
 if have gdb && [[ $(gdb -nx -batch -ex 'python print(1)' -ex run /bin/true 2>&1) == *exited* ]]; then
-    check_gdb
+    must "a program for gdb does not build" "${C_COMPILER[@]}" -g "$CONSUMER/user.c" "${shared[@]}" \
+        -Wl,-rpath,"$prefix/lib" -o "$TMP/debuggee"
+    check_gdb -iex "add-auto-load-scripts-directory $prefix/share/gdb/auto-load" \
+        -iex "add-auto-load-safe-path $prefix/share"
+    check_gdb -iex "source $prefix/share/aco/aco.py"
+    echo "gdb loads its script"
 fi
 
 # ---- Below DESTDIR, and away again ---------------------------------------------------------------

@@ -2,22 +2,50 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What the documents show is so: every program in them compiles and prints the text that follows it,
-# every command runs, every link leads somewhere, and the two READMEs tell the same.
+# every command runs, in blocks and in sentences, every link leads somewhere, and the two READMEs tell
+# the same.
 # shellcheck source=tests/harness.sh
 source "$(dirname "${BASH_SOURCE[0]}")/harness.sh"
 need_libraries
 shopt -s nullglob
 [[ -d docs ]] || skip "there is no docs/"
+need python3:python3 pkg-config:pkg-config make:make
 
-DOCUMENTS=(README*.md docs/*.md)
+mapfile -t DOCUMENTS < <(find . -name '*.md' ! -path './output/*' | LC_ALL=C sort)
 
 # That of the system, for which packages are.
 PYTHON=/usr/bin/python3
 
-# Commands that other scripts run, since they take long, and those scripts.
+GDB_TEST=tools/gdb/test_gdb.sh
+
+# Commands that another test runs, since they take long or need what it has, each with that test and
+# the words in it that do so.
+# shellcheck disable=SC2016 # these words are not for this script
 declare -A RUN_BY=(
-    ["./make.sh -i run"]=.ci/run
-    ["./test.sh -i"]=.ci/run
+    ["./make.sh -i run"]=".ci/run: ./make.sh -i run"
+    ["./make.sh -i"]=".ci/run: ./make.sh -i run"
+    ["./make.sh run"]=".ci/run: ./make.sh -i run"
+    ["./make.sh library"]="test.sh: goal=library"
+    ["./test.sh -i"]=".ci/run: ./test.sh -i"
+    ["./test.sh NAME"]='tests/test_runner.sh: bash test.sh "${options[@]}" fails_on_purpose'
+    ["./test.sh loop"]='tests/test_runner.sh: bash test.sh "${options[@]}" loop'
+    ["bench/run.sh"]="bench/test_bench.sh: bench/run.sh --check"
+    ["bench/run.sh -i"]="bench/test_bench.sh: bench/run.sh\" -i --check"
+    ["bench/run.sh --check --only FILE"]="bench/test_bench.sh: bench/run.sh --check --only"
+    ["img/draw.py"]="tests/test_pictures.sh: img/draw.py --check"
+    ["tools/proof/prove.py"]="tools/proof/test_proof.sh: tools/proof/prove.py"
+    ["test_proof.sh --all-mutants"]="tools/proof/test_proof.sh: mutants=--all-mutants"
+    ["man 7 aco"]='packaging/test_install.sh: "7 aco"'
+    ["packaging/build_debian.sh"]="packaging/test_debian.sh: packaging/build_debian.sh"
+    ["apt install ./output/debian/libaco*.deb"]="packaging/test_debian.sh: apt install"
+    ["conan create packaging/conan"]="packaging/test_conan.sh: conan create"
+    ["vcpkg install aco --overlay-ports=packaging/vcpkg"]="packaging/test_vcpkg.sh: steps.cmake"
+    ["vcpkg remove aco"]="packaging/test_vcpkg.sh: steps.cmake"
+    ["gdb -x tools/gdb/aco.py ./program"]="tools/gdb/test_gdb.sh: -x tools/gdb/aco.py"
+    ["gdb -x tools/gdb/aco.py ./program core"]='tools/gdb/test_gdb.sh: DEBUGGEE=("$SAMPLE" "$core")'
+    ["source tools/gdb/aco.py"]="tools/gdb/test_gdb.sh: -x tools/gdb/aco.py"
+    ["source PREFIX/share/aco/aco.py"]='packaging/test_install.sh: source $prefix/share/aco/aco.py'
+    ["source /usr/local/share/aco/aco.py"]='packaging/test_install.sh: source $prefix/share/aco/aco.py'
 )
 
 # blocks FILE DIRECTORY: each code block of FILE as a file there, numbered, with its language as suffix.
@@ -28,6 +56,33 @@ blocks() {
                             printf "" > name; next }
         /^```/ { inside = 0; close(name); next }
         inside { print > name }' "$1"
+}
+
+# parts FILE: its sentences, cut at each backtick: every second line is code.
+parts() {
+    awk '/^```/ { inside = !inside; next } !inside { printf "%s ", $0 } END { print "" }' "$1" |
+        tr '`' '\n'
+}
+
+# commands_in FILE: what in its sentences is a command, for a shell or, behind "(gdb) ", for gdb: it
+# begins, after assignments, with a program of the project, or with one of the machine and has more
+# words. The name of a test is that of a file: ./test.sh runs it.
+commands_in() {
+    local text program arguments
+    sed -n '/^(gdb) ./p' "$1"
+    while IFS= read -r text; do
+        [[ $text =~ ^([A-Z_]+=(\'[^\']*\'|[^ ]*) )*([^ ]+)( .*)?$ ]] || continue
+        program=${BASH_REMATCH[3]} arguments=${BASH_REMATCH[4]}
+        case $program in
+        info | aco) [[ $text == "aco "[!bf]* || -z $arguments ]] || echo "(gdb) $text" ;;
+        output/*) ;;
+        */test_*.sh) [[ -f $program ]] || echo "$text" ;;
+        */*.sh) echo "$text" ;;
+        */*) [[ ! -f $program || ! -x $program ]] || echo "$text" ;;
+        *.sh | *.py | source | conan | vcpkg) [[ -z $arguments ]] || echo "$text" ;;
+        *) [[ -z $arguments || -z $(type -P -- "$program") ]] || echo "$text" ;;
+        esac
+    done < <(parts "$1" | awk 'NR % 2 == 0')
 }
 
 # What the example that follows a program says it prints, if anything does.
@@ -48,27 +103,44 @@ try_program() {
     fi
 }
 
-# Runs the commands of a block in a copy of the tree, in which your_program.c is the synopsis.
+# Whether another test runs a command; fails if it is to, and does not.
+is_run_elsewhere() {
+    local pattern by=${RUN_BY["$1"]:-}
+    if [[ $1 == "(gdb) "* ]]; then
+        # What is optional is left out, of alternatives the first is taken, and a name is any word.
+        pattern=$(sed -E 's/^\(gdb\) //; s/ \[.*\]//; s/(\|[A-Za-z]+)+//; s/\b(N|ADDRESS)\b/[^" ]+/' <<<"$1")
+        grep -qE -e "\"$pattern\"" "$GDB_TEST" || fail "$document: $GDB_TEST does not try $1"
+    elif [[ -n $by ]]; then
+        grep -qF -e "${by#*: }" "${by%%: *}" || fail "$document: ${by%%: *} does not run $1"
+        TRIED["$1"]=1
+    else
+        return 1
+    fi
+}
+
+# try_commands FILE [ASSIGNMENT...]: runs the commands, those of a block or one of a sentence, in a copy
+# of the tree, in which your_program.c and program.c are the synopsis; those of a project to copy, in
+# its folder.
 try_commands() {
-    local line command tests script=$TMP/script
+    local line command tests script=$TMP/script directory=$TMP/tree
+    [[ ! -f ${document%/*}/Makefile ]] || directory+=/${document%/*}
     : >"$script"
     while IFS= read -r line; do
         command=${line%%  #*}
         command=${command%"${command##*[! ]}"}
-        if [[ $command == './test.sh '[!-]* ]]; then
+        if is_run_elsewhere "$command"; then
+            continue
+        elif [[ $command == './test.sh '[!-]* ]]; then
             tests=({tests,tests/*,extra/*,tools/*}/*"${command#./test.sh }"*.{sh,c})
             ((${#tests[@]})) || fail "$document: no test has ${command#./test.sh } in its name"
         elif [[ $command == *prove.py* ]] && ! "$PYTHON" -c 'import z3, capstone, elftools'; then
             echo "not tried: $command"
-        elif [[ -z ${RUN_BY["$command"]:-} ]]; then
-            echo "$command" >>"$script"
         else
-            grep -qF -e "$command" "${RUN_BY["$command"]}" ||
-                fail "$document: ${RUN_BY["$command"]} does not run $command"
+            echo "$command" >>"$script"
         fi
     done <"$1"
-    (cd "$TMP/tree" && must "the commands of $document run: $(cat "$script")" \
-        env PATH="${PYTHON%/*}:$PATH" bash -euo pipefail "$script")
+    must "the commands of $document run: $(cat "$script")" env -C "$directory" ACO="$TMP/tree" \
+        PATH="${PYTHON%/*}:$PATH" "${@:2}" bash -euo pipefail "$script" </dev/null
 }
 
 # The headings of a file, as links name them.
@@ -133,10 +205,15 @@ mkdir -p "$TMP/tree/output"
 blocks README.md "$TMP/readme"
 synopsis=("$TMP"/readme/*.c)
 cp "${synopsis[0]}" "$TMP/tree/your_program.c"
+cp "${synopsis[0]}" "$TMP/tree/program.c"
 
 programs=0
 commands=0
-for document in "${DOCUMENTS[@]/#/./}"; do
+# Where the commands of sentences install, and find what those of a block have installed.
+ELSEWHERE=(DESTDIR="$TMP/elsewhere" PKG_CONFIG_PATH="$TMP/tree/output/installed/lib/pkgconfig")
+
+declare -A TRIED
+for document in "${DOCUMENTS[@]}"; do
     directory=$TMP/blocks/$document
     blocks "$document" "$directory"
     for block in "$directory"/*; do
@@ -152,12 +229,25 @@ for document in "${DOCUMENTS[@]/#/./}"; do
             *.) fail "$document: a code block without a language" ;;
         esac
     done
+    (($(parts "$document" | wc -l) % 2)) || fail "$document: a backtick without another one"
+    while IFS= read -r command; do
+        [[ -z ${TRIED["$command"]:-} ]] || continue
+        TRIED["$command"]=1
+        sed 's/\<PROGRAM\>/your_program/; s/\<OFFSET\>/0/' <<<"$command" >"$TMP/command"
+        try_commands "$TMP/command" "${ELSEWHERE[@]}"
+        echo "$document: $command"
+        commands=$((commands + 1))
+    done < <(commands_in "$document")
     broken=$(broken_links)
     [[ -z $broken ]] || fail "$document: broken links: $broken"
 done
 ((programs > 0 && commands > 0)) || fail "no program or no command was found"
 
+for command in "${!RUN_BY[@]}"; do
+    [[ -n ${TRIED["$command"]:-} ]] || fail "no document has the command $command of RUN_BY"
+done
+
 shape README.md README_zh.md >"$TMP/english"
 shape README_zh.md README.md >"$TMP/chinese"
 diff -u "$TMP/english" "$TMP/chinese" || fail "the READMEs tell different things"
-echo "$programs programs and $commands blocks of commands do as they say"
+echo "$programs programs and $commands commands or blocks of them do as they say"

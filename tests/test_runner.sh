@@ -17,10 +17,16 @@ expect() {
     printf 'status %d, "%s": %s\n' "$status" "$words" "$*"
 }
 
-options=()
-[[ -n ${M32:-} ]] || options=(-o no-m32)
+# What test.sh was called with, by which all is built.
+read -ra options <<< "${OPTIONS:-}"
 
 expect 1 '^0 passed, 1 failed, 0 skipped$' bash test.sh "${options[@]}" fails_on_purpose
+PASSES=$(mktemp "${TMP:-/tmp}/passes.XXXXXX")
+export PASSES
+seq 2 > "$PASSES"
+expect 1 '^0 passed, 1 failed, 0 skipped$' bash test.sh "${options[@]}" loop fails_on_purpose
+[[ ! -s $PASSES ]] || { printf 'test.sh loop does not go on until a test fails\n'; exit 1; }
+rm "$PASSES"
 expect 1 'no test was executed' bash test.sh "${options[@]}" no_such_test
 expect 2 'usage: ./test.sh' bash test.sh -o no-such-thing
 expect 2 'usage: ./test.sh' bash test.sh -x

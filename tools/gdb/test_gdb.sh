@@ -123,6 +123,7 @@ check_switcher() {
 
 LOOK=("info aco" "aco bt 2 full" "aco bt 9 full" "aco bt 11 full" "aco bt 3 full" "aco bt 10 full"
     "aco bt 1" "aco bt 7" "aco bt 6" "aco bt all" "aco bt worlds[0].in_place full"
+    "info symbol worlds[0].in_place->fp"
     "show backtrace past-main" "bt" "thread" "aco frame 4" "up 2" "up 3" "info locals" "bt" "info aco"
     "aco bt 7" "frame" "aco frame" "bt" "aco frame 9" "aco frame 6" "aco frame 11" "bt" "aco frame"
     "thread 1" "up" "aco bt all" "frame")
@@ -138,6 +139,7 @@ check_look() {
     check_nest "aco bt worlds[0].in_place full" 3 "aco 4, $HEX: thread 1, yielded"
     check_switcher "aco bt 3 full" 2 "aco 3, $HEX: thread 1, saved"
     check_switcher "aco bt 10 full" 12 "aco 10, $HEX: thread 2, yielded"
+    says "info symbol worlds[0].in_place->fp" "^worker in section "
     says "aco bt 1" "^aco 1, $HEX: thread 1, main, entry - #0 .* main \\(\\) at [^#]*$"
     says "aco bt 7" "running, entry runner $OWN_FRAMES"
     says "aco bt 6" "init, entry worker no frames$"
