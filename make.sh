@@ -188,7 +188,7 @@ have_conan() {
     command -v conan > /dev/null || [[ -x $OUTPUT/conan/bin/conan ]]
 }
 
-# It is no package of Debian's. Only one test is skipped without it.
+# It is no package of Debian's. Only one test needs it, and fails if it was to be installed.
 install_conan() {
     have_conan && return
     printf 'make.sh: installing conan in %s/conan (for the test of its recipe)\n' "$OUTPUT"

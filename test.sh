@@ -14,7 +14,7 @@ readonly USAGE="usage: ./test.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] 
   version_check=1.2.3  only whether header and library are of that version
   NAME                 only the tests whose name has NAME in it: tutorial_3, growth, m32, ...
 
-  -i, -o ...           as for ./make.sh
+  -i, -o ...           as for ./make.sh; with -i, a test that lacks what -i installs fails
   -h                   this text
 
   CC, CXX, CFLAGS      as for ./make.sh"
@@ -180,10 +180,10 @@ check_version() {
 
 # ---- Command line --------------------------------------------------------------------------------
 
-m32=1 make_options=() without=()
+m32=1 installed='' make_options=() without=()
 while getopts :io:h option; do
     case $option in
-    i) make_options+=(-i) ;;
+    i) make_options+=(-i) installed=1 ;;
     o)
         case $OPTARG in
         no-m32) m32=0 ;;
@@ -212,7 +212,8 @@ mkdir -p "$LOGS"
 # For the scripts in tests/.
 TMP=$(mktemp -d)
 trap 'rm -rf "$TMP"' EXIT
-export TMP OUTPUT=output M32=${m32#0} CC=${CC:-gcc} CXX=${CXX:-g++} OPTIONS=${without[*]}
+export TMP OUTPUT=output M32=${m32#0} CC=${CC:-gcc} CXX=${CXX:-g++}
+export OPTIONS=${without[*]} INSTALLED=$installed
 
 case ${1:-} in
 version_check=*) check_version "${1#version_check=}" ;;

@@ -9,8 +9,8 @@
 . tests/harness.sh
 
 PYTHON=/usr/bin/python3
-[[ -d bench && -x $PYTHON && -x /usr/bin/time ]] || skip "needs bench/, python3 and time"
-have taskset || skip "needs taskset"
+[[ -d bench ]] || skip "there is no bench/"
+need "$PYTHON":python3 /usr/bin/time:time taskset:util-linux
 
 # ---- All of them ---------------------------------------------------------------------------------
 
@@ -21,6 +21,7 @@ tail -n 1 "$TMP/said"
 not_built=$(sed -n '/: not built: /p' "$CHECKED/tables.md")
 printf '%s\n' "$not_built"
 [[ $not_built != *"does not build"* ]] || fail "a peer does not build"
+[[ -z $not_built ]] || [[ -z $INSTALLED ]] || fail "a peer lacks what -i was to install"
 for row in 'switch,switch 10000,aco pool,' 'table,table 100 1 131072,aco standalone,' \
     'share_8,share 100 8 1,aco share stack,' 'skynet_nested,skynet nested 1000,C++20,' \
     'many_64kb,many 100 65536 1,glibc ucontext,' 'life,life 1000,"POSIX threads, futex",'; do
@@ -55,7 +56,8 @@ stale
 <!-- /bench -->
 <!-- ratio switch ns: glibc ucontext / aco pool -->stale<!-- /ratio --> times"""
 above, below = (results.median(peer, "switch", "ns") for peer in ("glibc ucontext", "aco pool"))
-for document, words in (english, ["| peer | ", "Measured on "]), (chinese, ["| 对比项 | ", " 测于 "]):
+for document, words in ((english, ("| peer | ", "Measured on ")),
+                        (chinese, ("| 对比项 | ", " 测于 "))):
     document.write_text(text)
     quoted = report.quote(results, document, made)
     assert "stale" not in quoted and "| aco pool | " in quoted
@@ -100,7 +102,8 @@ peer() {
 mkdir "$TMP/bin"
 : >"$TMP/asked"
 # shellcheck disable=SC2016 # for whoever runs it
-printf '#!/bin/sh\n[ "$1" != apt-get ] || shift\necho "$@" >>"%s"\n' "$TMP/asked" >"$TMP/bin/apt-get"
+printf '#!/bin/sh\n[ "$1" != apt-get ] || shift\necho "$@" >>"%s"\n' "$TMP/asked" \
+    >"$TMP/bin/apt-get"
 chmod +x "$TMP/bin/apt-get"
 cp "$TMP/bin/apt-get" "$TMP/bin/sudo"
 must_not "a wrong peer goes unnoticed" 'FAILED: liar, switch: wrong sum' \

@@ -11,7 +11,8 @@
 . packaging/consumer/harness.sh
 
 export PATH=$PWD/$OUTPUT/conan/bin:$PATH CONAN_HOME=$TMP/conan
-need conan:"conan (of PyPI)" cmake:cmake pkg-config:pkg-config
+have conan || lack "no conan: pip install 'conan>=2.4,<3'"
+need cmake:cmake pkg-config:pkg-config
 copy_project "$TMP/project"
 
 must "conan tells no profile" conan profile detect

@@ -7,6 +7,7 @@
 #   OUTPUT   directory with libaco.a and libaco.so for x86-64, output if not set
 #   M32      not empty if programs for i386 can be built and run
 #   TMP      directory in which each script makes one of its own for what it builds
+#   INSTALLED  not empty if ./make.sh -i has installed all that tests need
 # Of other processors, test.sh leaves in $OUTPUT/.foreign which of them programs can be built for.
 # They exit with 0 if all is well, 77 if there is nothing they can test here, and otherwise with
 # another status after having said why.
@@ -15,7 +16,7 @@
 
 set -euo pipefail
 
-: "${CC:=gcc}" "${CXX:=g++}" "${OUTPUT:=output}" "${M32:=}"
+: "${CC:=gcc}" "${CXX:=g++}" "${OUTPUT:=output}" "${M32:=}" "${INSTALLED:=}"
 TMP=$(mktemp -d "${TMP:-/tmp}/${0##*/}.XXXXXX")
 trap 'rm -rf "$TMP"' EXIT
 
@@ -55,6 +56,20 @@ skip() {
 
 have() {
     command -v "$1" >/dev/null
+}
+
+# Skips the test for lack of something that ./make.sh -i installs; if it was to, that is a failure.
+lack() {
+    [ -z "$INSTALLED" ] || fail "$*, though -i was to install it (without -i, this test is skipped)"
+    skip "$* (or ./make.sh -i)"
+}
+
+# need COMMAND:PACKAGE...: skips the test where a command is missing.
+need() {
+    local tool
+    for tool in "$@"; do
+        have "${tool%%:*}" || lack "no ${tool%%:*}: apt-get install ${tool#*:}"
+    done
 }
 
 # Runs a command quietly; on failure shows what it said and fails with the given words.
@@ -116,6 +131,7 @@ find_compilers() {
         if have "$name"; then
             FOUND+=("$name")
         else
+            [ -z "$INSTALLED" ] || fail "$name was not found, though -i was to install it"
             echo "$name: not found, not tested"
         fi
     done

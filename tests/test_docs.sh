@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What the documents show is so: every program in them compiles and prints the text that follows it,
-# every command runs, in blocks and in sentences, every link leads somewhere, and the two READMEs tell
-# the same.
+# every command runs, in blocks and in sentences, every link leads somewhere, and the two READMEs
+# tell the same.
 # shellcheck source=tests/harness.sh
 source "$(dirname "${BASH_SOURCE[0]}")/harness.sh"
 need_libraries
@@ -108,7 +108,8 @@ is_run_elsewhere() {
     local pattern by=${RUN_BY["$1"]:-}
     if [[ $1 == "(gdb) "* ]]; then
         # What is optional is left out, of alternatives the first is taken, and a name is any word.
-        pattern=$(sed -E 's/^\(gdb\) //; s/ \[.*\]//; s/(\|[A-Za-z]+)+//; s/\b(N|ADDRESS)\b/[^" ]+/' <<<"$1")
+        pattern=$(sed -E 's/^\(gdb\) //; s/ \[.*\]//; s/(\|[A-Za-z]+)+//' <<<"$1" |
+            sed -E 's/\b(N|ADDRESS)\b/[^" ]+/')
         grep -qE -e "\"$pattern\"" "$GDB_TEST" || fail "$document: $GDB_TEST does not try $1"
     elif [[ -n $by ]]; then
         grep -qF -e "${by#*: }" "${by%%: *}" || fail "$document: ${by%%: *} does not run $1"
@@ -118,9 +119,9 @@ is_run_elsewhere() {
     fi
 }
 
-# try_commands FILE [ASSIGNMENT...]: runs the commands, those of a block or one of a sentence, in a copy
-# of the tree, in which your_program.c and program.c are the synopsis; those of a project to copy, in
-# its folder.
+# try_commands FILE [ASSIGNMENT...]: runs the commands, those of a block or one of a sentence, in a
+# copy of the tree, in which your_program.c and program.c are the synopsis; those of a project to
+# copy, in its folder.
 try_commands() {
     local line command tests script=$TMP/script directory=$TMP/tree
     [[ ! -f ${document%/*}/Makefile ]] || directory+=/${document%/*}

@@ -96,7 +96,7 @@ check_faults() {
 }
 
 [ ${#FOREIGN[@]} -gt 0 ] || skip "no other processor is emulated"
-have gdb-multiarch || skip "gdb-multiarch is needed"
+need gdb-multiarch:gdb-multiarch
 for name in "${FOREIGN[@]}"; do
     for variant in "${VARIANTS[@]}"; do
         check_variant "$name" "$variant"

@@ -14,7 +14,7 @@ expected() {
     awk '/prints:$/ { inside = 1; next } /^ \*\// { exit } inside && sub(/^ \*     /, "")' "$1"
 }
 
-# check_words EXAMPLE NAME: its first line is "// EXAMPLE shows WHAT.", and the list has NAME with that.
+# check_words EXAMPLE NAME: its first line is "// EXAMPLE shows WHAT.", the list has NAME with that.
 check_words() {
     local line
     line=$(head -n 1 "$1")

@@ -105,7 +105,7 @@ run_variant() {
     check_steps "$what"
 }
 
-have gdb || skip "gdb is needed"
+need gdb:gdb
 find_compilers gcc clang
 echo 'int main(void) { return 0; }' | "${FOUND[0]}" -x c - -o "$TMP/program"
 [[ $(gdb -nx -batch -ex run "$TMP/program" 2>&1) == *'exited normally'* ]] ||

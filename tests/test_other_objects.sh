@@ -8,7 +8,7 @@
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
 
-have clang || skip "clang is needed"
+need clang:clang
 
 # System headers of other systems are not there: these do for what aco.h needs of them.
 mkdir "$TMP/include"

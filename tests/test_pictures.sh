@@ -8,7 +8,7 @@
 . tests/harness.sh
 
 [ -f img/draw.py ] || skip "there is no img/draw.py"
-have python3 || skip "python3 was not found"
+need python3:python3
 export PYTHONDONTWRITEBYTECODE=1
 
 must "the pictures are not what their source draws" python3 img/draw.py --check

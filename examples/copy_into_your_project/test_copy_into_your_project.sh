@@ -29,7 +29,7 @@ check() {
     echo "$what: made, and prints what the README says"
 }
 
-have make || skip "make was not found"
+need make:make
 [[ -n $(block sh) && -n $(block text) ]] || fail "no commands in the README"
 find_compilers gcc clang
 for compiler in "${FOUND[@]}"; do

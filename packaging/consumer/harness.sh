@@ -22,14 +22,6 @@ copy_project() {
     tar -c --exclude=./output --exclude=./.git . | tar -x -C "$1"
 }
 
-# need COMMAND:PACKAGE...: skips the test where a command is missing.
-need() {
-    local tool
-    for tool in "$@"; do
-        have "${tool%%:*}" || skip "no ${tool%%:*}: apt-get install ${tool#*:}"
-    done
-}
-
 # Builds the programs with options for compiler and linker, and runs them: the one for the core as
 # C and as C++.
 check_consumer() {

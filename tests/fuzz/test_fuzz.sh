@@ -24,11 +24,11 @@ readonly SOURCES=(tests/fuzz/fuzz_programs.c tests/{no_inline,harness}.c aco.c a
 readonly FUZZ=(-max_len=200 -timeout=20 -print_final_stats=1)
 
 need_libfuzzer() {
-    have clang || skip "no clang: apt-get install clang libclang-rt-dev"
+    need clang:"clang libclang-rt-dev"
     printf 'int LLVMFuzzerTestOneInput(const char *data, long sz);
 int LLVMFuzzerTestOneInput(const char *data, long sz) { return data == 0 && sz == 0; }\n' |
         "${COMPILE[@]}" -x c - -o "$TMP/fuzzer" 2> /dev/null ||
-        skip "clang has no libFuzzer for -fsanitize=$SANITIZERS: apt-get install libclang-rt-dev"
+        lack "clang has no libFuzzer for -fsanitize=$SANITIZERS: apt-get install libclang-rt-dev"
 }
 
 program_of() {

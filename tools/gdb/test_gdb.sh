@@ -8,7 +8,7 @@
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
 
-have gdb || skip "gdb was not found"
+need gdb:gdb
 [[ $(gdb -nx -batch -ex 'python print("works")' 2>&1) == works ]] || skip "gdb without Python"
 
 [[ $(gdb -nx -batch -ex run /bin/true 2>&1) == *"exited normally"* ]] ||

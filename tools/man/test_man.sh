@@ -8,9 +8,7 @@
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
 
-for tool in mandoc:mandoc man:man-db python3:python3; do
-    have "${tool%%:*}" || skip "no ${tool%%:*}: apt-get install ${tool#*:} (or ./make.sh -i)"
-done
+need mandoc:mandoc man:man-db python3:python3
 need_libraries
 HEADERS=(aco.h aco_assert_override.h extra/*/aco_*.h)
 PAGES=$TMP/man
