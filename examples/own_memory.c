@@ -24,7 +24,7 @@
 
 #define JOBS 3
 #define STACK_SZ 16384 /* bytes */
-#define ROOM_SZ 256    /* bytes of a coroutine and of what it keeps on the stack when it yields */
+#define ROOM_SZ 512    /* bytes of a coroutine and of what it keeps on the stack when it yields */
 
 /* Aligned to 16, as coroutines want to be. */
 typedef struct {
