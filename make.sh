@@ -452,17 +452,11 @@ make_programs() {
     finish_targets
 }
 
-# Each test is built four times for this processor and for -m32. For each that is emulated, which
-# takes time, two builds differ in all that the four do.
+# Each test is built four times for each processor.
 test_variants() {
-    local variant entry
-    for variant in $(native_variants no_valgrind); do
+    local variant
+    for variant in $(variants no_valgrind); do
         printf '%s\n' "$variant" "$variant.stress"
-    done
-    for entry in "${FOREIGN[@]}"; do
-        ((qemu)) || continue
-        printf '%s.no_valgrind.%s\n' "${entry%%|*}" standaloneFPUenv \
-            "${entry%%|*}" shareFPUenv.stress
     done
 }
 
@@ -483,32 +477,50 @@ make_cmocka() {
     done
 }
 
+# What tests of a variant are compiled and linked with, for cmocka: TEST_OPTIONS and TEST_LIBRARY.
+find_cmocka() {
+    TEST_OPTIONS=() TEST_LIBRARY=-lcmocka
+    if find_foreign "$1"; then
+        TEST_OPTIONS=(-DEMULATED=1 -isystem "$OUTPUT/$CMOCKA/include")
+        TEST_LIBRARY=$(cmocka_object "${ENTRY[0]}")
+    fi
+}
+
+# What tests have in common, for a variant, in HARNESS.
+make_harness() {
+    find_compile "$1"
+    find_cmocka "$1"
+    HARNESS=$OUTPUT/objects/harness..$1.o
+    make_target "$HARNESS" aco.h tests/harness.[ch] -- \
+        "${COMPILE[@]}" "${TEST_OPTIONS[@]}" -c tests/harness.c -o "$HARNESS"
+}
+
 # A test may ask for more options and sources in a line "// build: ...", for x86 alone in a line
 # "// build x86: ...". A line "// only ..." names the processors that it is for.
 make_tests() {
-    local variant source target more asks cmocka processor only
+    local variant source target more asks processor only
     for variant in $(test_variants); do
         make_objects "$variant"
+        make_harness "$variant"
     done
     ((!qemu)) || make_cmocka
     finish_targets
     for variant in $(test_variants); do
         make_objects "$variant"
+        make_harness "$variant"
         if find_foreign "$variant"; then
             processor=${ENTRY[0]} asks=build
-            cmocka=(-DEMULATED=1 -isystem "$OUTPUT/$CMOCKA/include" "$(cmocka_object "$processor")")
         else
-            processor=x86 asks='build\( x86\)*' cmocka=(-lcmocka)
+            processor=x86 asks='build\( x86\)*'
         fi
         for source in "${TESTS[@]}"; do
             only=$(sed -n 's,^// only ,,p' "$source")
             [[ -z $only || " $only " == *" $processor "* ]] || continue
             target=$OUTPUT/tests/$(basename "$source" .c)..$variant
             mapfile -t more < <(sed -n "s|^// $asks: ||p" "$source" | tr ' ' '\n')
-            make_target "$target" "$source" {tests,extra/*}/*.[ch] \
-                "${OBJECTS[@]}" -- \
-                "${COMPILE[@]}" "$source" tests/harness.c "${OBJECTS[@]}" "${more[@]}" \
-                -o "$target" "${cmocka[@]}" -lpthread -lm -ldl
+            make_target "$target" "$source" {tests,extra/*}/*.[ch] "$HARNESS" "${OBJECTS[@]}" -- \
+                "${COMPILE[@]}" "${TEST_OPTIONS[@]}" "$source" "$HARNESS" "${OBJECTS[@]}" \
+                "${more[@]}" -o "$target" "$TEST_LIBRARY" -lpthread -lm -ldl
         done
     done
     finish_targets
@@ -591,11 +603,13 @@ if [[ $goal == *install ]]; then
     install_or_remove "$goal"
     exit
 fi
-# For test.sh and the scripts that it runs: name|emulator|command that compiles.
+# For test.sh and the scripts that it runs: name|emulator|command that compiles|options for tests.
 for entry in "${FOREIGN[@]}"; do
     ((qemu)) || break
     IFS='|' read -r -a ENTRY <<< "$entry"
-    printf '%s|%s -L %s|clang %s %s\n' "${ENTRY[@]:0:4}" "${FOREIGN_FLAGS[*]}"
+    find_cmocka "${ENTRY[0]}."
+    printf '%s|%s -L %s|clang %s %s|%s\n' "${ENTRY[@]:0:4}" "${FOREIGN_FLAGS[*]}" \
+        "${TEST_OPTIONS[*]} $TEST_LIBRARY"
 done > "$OUTPUT/.foreign.new"
 mv "$OUTPUT/.foreign.new" "$OUTPUT/.foreign"
 make_libraries

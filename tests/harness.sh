@@ -33,16 +33,31 @@ else
 fi
 
 # The names of other processors for which programs can be built and run, and of each the compiler with
-# options, and the emulator.
+# options, the emulator, and more options for what uses cmocka.
 FOREIGN=()
-declare -A CROSS EMULATOR
+declare -A CROSS EMULATOR CROSS_CMOCKA
 if [ -f "$OUTPUT/.foreign" ]; then
-    while IFS='|' read -r name emulator command; do
+    while IFS='|' read -r name emulator command cmocka; do
         FOREIGN+=("$name")
-        EMULATOR[$name]=$emulator CROSS[$name]=$command
+        EMULATOR[$name]=$emulator CROSS[$name]=$command CROSS_CMOCKA[$name]=$cmocka
     done <"$OUTPUT/.foreign"
 fi
 [ ${#FOREIGN[@]} -gt 0 ] || echo "other processors: not available, not tested"
+
+# The one of them that on_each_foreign is at; what runs programs: nothing, or its emulator; and
+# options for what uses cmocka.
+PROCESSOR='' RUN=() CMOCKA=(-lcmocka)
+
+# on_each_foreign FUNCTION ARGUMENT...: calls it for each other processor, with its compiler, the
+# options for that in one word, and the arguments.
+on_each_foreign() {
+    for PROCESSOR in "${FOREIGN[@]}"; do
+        read -ra RUN <<<"${EMULATOR[$PROCESSOR]}"
+        read -ra CMOCKA <<<"${CROSS_CMOCKA[$PROCESSOR]}"
+        "$1" "${CROSS[$PROCESSOR]%% *}" "${CROSS[$PROCESSOR]#* }" "${@:2}"
+    done
+    PROCESSOR='' RUN=() CMOCKA=(-lcmocka)
+}
 
 fail() {
     echo "FAILED: $*" >&2
@@ -102,6 +117,8 @@ must_not() {
 run_to_death() {
     STATUS=0
     { (ulimit -c 0 && exec "$@") 2>"$TMP/said" || STATUS=$?; } 2>/dev/null
+    # What an emulator adds is not the program's.
+    sed -i '/^qemu: uncaught target signal/d' "$TMP/said"
 }
 
 # What a program with a sanitizer is run by: older ones die of the random addresses of newer
@@ -146,9 +163,11 @@ need_libraries() {
 }
 
 # build_example EXAMPLE WIDTH PROGRAM OPTION...: compiles an example, with the library and what its
-# lines "// build: ..." name. Objects are kept in $TMP for the next one of the same kind.
+# lines "// build: ..." name. WIDTH has the options for a processor in one word. Objects are kept in
+# $TMP for the next one of the same kind.
 build_example() {
-    local example=$1 width=$2 program=$3 more word options=("${@:4}") sources=() object
+    local example=$1 width=$2 program=$3 more word options=("${@:4}") sources=() object processor
+    read -r -a processor <<<"$width"
     read -r -a more < <(sed -n 's,^// build: ,,p' "$example" | tr '\n' ' ' && echo)
     for word in "${more[@]}"; do
         [[ $word != -* ]] || options+=("$word")
@@ -158,12 +177,14 @@ build_example() {
         object=$TMP/${word##*/}${CC##*/}$width${options[*]}.o
         sources+=("$object")
         [ -e "$object" ] || must "$width ${options[*]}: $word does not compile" \
-            "$CC" "$width" -O2 "${C_WARNINGS[@]}" "${options[@]}" -I. -c "$word" -o "$object"
+            "$CC" "${processor[@]}" -O2 "${C_WARNINGS[@]}" "${options[@]}" -I. -c "$word" \
+            -o "$object"
     done
     case $example in
-    *.cc) must "$width: $example does not compile" "$CXX" "$width" -std=c++11 -O2 "${WARNINGS[@]}" \
-        "${options[@]}" -I. "$example" "${sources[@]}" -o "$program" ;;
-    *) must "$width: $example does not compile" "$CC" "$width" -std=gnu99 -O2 "${C_WARNINGS[@]}" \
-        "${options[@]}" -I. "$example" "${sources[@]}" -o "$program" -lpthread ;;
+    *.cc) must "$width: $example does not compile" "$CXX" "${processor[@]}" -std=c++11 -O2 \
+        "${WARNINGS[@]}" "${options[@]}" -I. "$example" "${sources[@]}" -o "$program" ;;
+    *) must "$width: $example does not compile" "$CC" "${processor[@]}" -std=gnu99 -O2 \
+        "${C_WARNINGS[@]}" "${options[@]}" -I. "$example" "${sources[@]}" -o "$program" \
+        -lpthread ;;
     esac
 }
