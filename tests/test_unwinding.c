@@ -4,11 +4,9 @@
  * call-frame information and by the chain of frame pointers, also after its frames were saved out
  * and restored. And they are right at every instruction of the switch, inline and in acosw(), and
  * of the protector: each is stepped over, and a signal handler on a stack of its own looks from
- * there. Relies on the unwinder of libgcc (that of arm can't tell functions); on frame pointers
- * where HAVE_FRAME_POINTERS says so.
+ * there. Relies on the unwinder of libgcc; on frame pointers where HAVE_FRAME_POINTERS says so.
  */
 // build: tests/no_inline.c -fno-omit-frame-pointer -DHAVE_FRAME_POINTERS
-// only x86 arm64 riscv64
 #define _GNU_SOURCE /* for the names of registers in <ucontext.h> */
 #include "harness.h"
 #include "no_inline.h"
@@ -52,6 +50,13 @@ static const int kept[CT_KEPT] = {8, 9, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27};
     __asm__ volatile("li s1, 0\n\tli s2, 0\n\tli s3, 0\n\tli s4, 0\n\tli s5, 0\n\tli s6, 0\n\t" \
                      "li s7, 0\n\tli s8, 0\n\tli s9, 0\n\tli s10, 0\n\tli s11, 0" \
                      : : : "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11")
+#elif defined(ACO_ARCH_ARM)
+#define CT_KEPT 8
+static const int kept[CT_KEPT] = {4, 5, 6, 7, 8, 9, 10, 11};
+/* Those that may point to frames are not this function's to change. */
+#define ZERO_KEPT() \
+    __asm__ volatile("mov r4, #0\n\tmov r5, #0\n\tmov r8, #0\n\tmov r9, #0\n\tmov r10, #0" \
+                     : : : "r4", "r5", "r8", "r9", "r10")
 #endif
 
 #ifdef ACO_ARCH_RISCV64
@@ -200,17 +205,54 @@ typedef struct {
     _Unwind_Word kept[CT_KEPT]; /* callee-saved registers held */
 } trace_t;
 
+/* Without the bit that tells of thumb code. */
+static uintptr_t address_of(aco_cofuncp_t function)
+{
+#ifdef ACO_ARCH_ARM
+    return (uintptr_t)function & ~(uintptr_t)1;
+#else
+    return (uintptr_t)function;
+#endif
+}
+
+#ifdef ACO_ARCH_ARM
+/* For each function two words: the distance to it from here, in 31 bits, and how to unwind it. */
+extern const uint32_t (*__gnu_Unwind_Find_exidx(uintptr_t pc, int *ct))[2];
+
+/* Of neighbours that are unwound alike, the linker keeps the entry of the first alone. */
+static uintptr_t start_before(uintptr_t next)
+{
+    int ct = 0;
+    const uint32_t (*table)[2] = __gnu_Unwind_Find_exidx(next, &ct);
+    uintptr_t start = 0;
+    for (int i = 0; i < ct; i++) {
+        uintptr_t other = (uintptr_t)table[i] + (uintptr_t)((int32_t)(table[i][0] << 1) >> 1);
+        start = other < next ? other : start; /* they are sorted */
+    }
+    for (size_t i = 0; i < ARRAY_SZ(places); i++) {
+        uintptr_t other = address_of(places[i].function);
+        start = other > start && other < next ? other : start;
+    }
+    return start;
+}
+#else
+static uintptr_t start_before(uintptr_t next)
+{
+    return (uintptr_t)_Unwind_FindEnclosingFunction((void *)next);
+}
+#endif
+
 /* The place of the instruction before `next`. */
 static const place_t *place_before(uintptr_t next)
 {
-    uintptr_t protector = (uintptr_t)aco_funcp_protector_asm;
-    uintptr_t start = (uintptr_t)_Unwind_FindEnclosingFunction((void *)next);
+    uintptr_t protector = address_of(aco_funcp_protector_asm);
+    uintptr_t start = start_before(next);
     /* As a return address it belongs to what is before it. */
-    if (start != 0 && start == (uintptr_t)_Unwind_FindEnclosingFunction((void *)protector)) {
+    if (start != 0 && start == start_before(protector)) {
         start = protector;
     }
     for (size_t i = 0; i < ARRAY_SZ(places) && start != 0; i++) {
-        if ((uintptr_t)places[i].function == start) {
+        if (address_of(places[i].function) == start) {
             return &places[i];
         }
     }
@@ -274,6 +316,25 @@ static void add_frame(trace_t *trace, uintptr_t pc, uintptr_t next)
     }
 }
 
+#ifdef ACO_ARCH_ARM
+static _Unwind_Reason_Code add_context(struct _Unwind_Context *context, void *arg)
+{
+    uintptr_t pc = (uintptr_t)_Unwind_GetIP(context);
+    add_frame((trace_t *)arg, pc, pc);
+    return _URC_NO_REASON;
+}
+
+/* The unwinder stops before a function that is known to have no caller, as it does before one
+ * without a table: so there must not be a frame more, nor less. */
+static NOINLINE void trace_by_cfi(trace_t *trace, uintptr_t first_pc)
+{
+    memset(trace, 0, sizeof(*trace));
+    trace->first_pc = first_pc;
+    _Unwind_Backtrace(add_context, trace);
+    trace->is_end = 1;
+    add_frame(trace, address_of(aco_funcp_protector_asm), address_of(aco_funcp_protector_asm));
+}
+#else
 static int is_acosw(const place_t *place)
 {
     return place != NULL && place->function == (aco_cofuncp_t)acosw;
@@ -312,6 +373,7 @@ static NOINLINE void trace_by_cfi(trace_t *trace, uintptr_t first_pc)
         trace->is_end = 0;
     }
 }
+#endif
 
 #ifdef HAVE_FRAME_POINTERS
 /* As profilers do it: a frame pointer points at that of the caller, and a return address; on some
