@@ -3,12 +3,15 @@
  * A libFuzzer target. Its input is a program, a few bytes per operation, which main and the
  * coroutines follow in turn: both resume their children, create, copy, reset and destroy other
  * coroutines, set arguments and change control words; a coroutine also goes deeper, returns, and at
- * any depth yields, to its parent or to another child of that, and exits. A model says after every operation what must be true of all coroutines and share
- * stacks. At the end all coroutines return from all their levels and exit, and all is freed.
+ * any depth yields, to its parent or to another child of that, and exits. A model says after every
+ * operation what must be true of all coroutines and share stacks. At the end all coroutines return
+ * from all their levels and exit, and all is freed.
  *
  * What is not as the model says is a line on stderr and abort(), on whichever stack that is found.
- * Relies on aco.h, on harness.h for patterns and for where frames lie, and on no_inline.h.
+ * Relies on aco.h, on harness.h for patterns and for where frames lie, on control_words.h and on
+ * no_inline.h.
  */
+#include "tests/control_words.h"
 #include "tests/harness.h"
 #include "tests/no_inline.h"
 
@@ -224,42 +227,22 @@ static void model_forget_frames(slot_t *slot)
 
 /* ==== Control words =========================================================================== */
 
-#define MXCSR_CONTROL 0xffc0u
-#define USUAL_WORDS 0x37f1f80u /* in the form of reg[ACO_REG_IDX_FPU], as all are here */
+/* In the form of reg[ACO_REG_IDX_FPU], as all are here. */
+#define USUAL_WORDS in_reg(usual)
 
 static uint32_t *current_words(void)
 {
     return IS_SHARED || model.running == NULL ? &model.main_words : &model.running->words;
 }
 
-static uint32_t read_words(void)
-{
-    uint32_t mxcsr;
-    uint16_t x87;
-    __asm__ volatile("stmxcsr %0\n\tfnstcw %1" : "=m"(mxcsr), "=m"(x87));
-    return (mxcsr & MXCSR_CONTROL) | (uint32_t)x87 << 16;
-}
-
-/* With one of the flags of MXCSR, which are nobody's; nothing traps. */
-static void write_words(uint32_t words, unsigned flag)
-{
-    uint32_t mxcsr = (words & MXCSR_CONTROL) | 1u << flag % 6;
-    uint16_t x87 = (uint16_t)(words >> 16);
-    __asm__ volatile("ldmxcsr %0\n\tfldcw %1" : : "m"(mxcsr), "m"(x87));
-}
-
-/* Rounding of both, precision of x87, and what MXCSR says of denormals. */
+/* With flags, which are nobody's. */
 static void change_words(void)
 {
     uint32_t choice = take();
-    uint32_t words = USUAL_WORDS;
-    words ^= (choice & 3) << 13;      /* SSE rounds so */
-    words ^= (choice >> 2 & 3) << 26; /* x87 rounds so */
-    words ^= (choice >> 4 & 1) << 15; /* SSE flushes results to zero */
-    words ^= (choice >> 5 & 1) << 6;  /* SSE takes denormals for zeros */
-    words ^= (choice >> 6 & 1) << 24; /* x87 has double precision */
-    *current_words() = words;
-    write_words(words, choice);
+    words_t words = sets[(choice & 0x7f) % ARRAY_SZ(sets)];
+    *current_words() = in_reg(words);
+    words.word |= choice & 0x80 ? MY_FLAGS : ITS_FLAGS;
+    write_words(words);
 }
 
 /* ==== Checks ================================================================================== */
@@ -283,7 +266,7 @@ static void check_at_rest(const slot_t *slot)
     }
 #ifndef ACO_CONFIG_SHARE_FPU_MXCSR_ENV
     uint32_t words = (uint32_t)(uintptr_t)co->reg[ACO_REG_IDX_FPU];
-    CHECK((words & (0xffff0000u | MXCSR_CONTROL)) == slot->words);
+    CHECK((words & IN_REG) == slot->words);
 #endif
 }
 
@@ -346,7 +329,7 @@ static void check_current(void)
     CHECK(aco_gtls_co == co && aco_get_co() == co && aco_co() == co);
     CHECK(running == NULL || aco_get_arg() == running->arg);
     CHECK(co == NULL || aco_is_main_co(co) == (running == NULL));
-    CHECK(read_words() == *current_words());
+    CHECK((in_reg(read_words()) & IN_REG) == *current_words());
 }
 
 /* In a coroutine as well as in main. */
@@ -707,7 +690,7 @@ static void set_up(const uint8_t *data, size_t sz)
     model.next = data;
     model.end = data + sz;
     model.main_words = model.start_words = USUAL_WORDS;
-    write_words(USUAL_WORDS, 0);
+    write_words(usual);
     aco_thread_init(NULL);
     for (size_t i = 0; i < MAIN_CT; i++) {
         model.mains[i] = aco_create(NULL, NULL, 0, NULL, NULL);
@@ -744,7 +727,7 @@ static void tear_down(void)
         aco_destroy(model.mains[i]);
     }
     CHECK(aco_get_co() == NULL);
-    write_words(USUAL_WORDS, 0);
+    write_words(usual);
 }
 
 /* ==== libFuzzer =============================================================================== */
