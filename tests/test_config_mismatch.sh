@@ -7,8 +7,8 @@
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
 
-read -ra compiler <<<"$CC"
-compile=("${compiler[@]}" "${C_WARNINGS[@]}" -O2 -I.)
+# What linkers say.
+UNDEFINED='undefined (reference to|symbol:) '
 
 # Programs that make one call each, in a function that no compiler can know to be dead.
 calls=(
@@ -21,7 +21,6 @@ calls=(
 )
 
 # Configurations: a name, and the options that make it.
-names=(own shared valgrind asan tsan list)
 declare -A options=(
     [own]=""
     [shared]=-DACO_CONFIG_SHARE_FPU_MXCSR_ENV
@@ -30,10 +29,6 @@ declare -A options=(
     [tsan]=-fsanitize=thread
     [list]=-DACO_CONFIG_LIST
 )
-if ! echo '#include <valgrind/memcheck.h>' | "${compiler[@]}" -E - >"$TMP/said" 2>&1; then
-    echo "valgrind: its headers were not found, not tested"
-    names=(own shared asan tsan list)
-fi
 
 build_library() {
     local name=$1 flags
@@ -59,50 +54,86 @@ build_callers() {
         "${compile[@]}" "${flags[@]}" -c tests/library_user.c -o "$TMP/user-$name.o"
 }
 
-for name in "${names[@]}"; do
-    build_library "$name"
-    build_callers "$name"
-    read -ra flags <<<"${options[$name]}"
-    must "$name: does not link with its own library" "${compiler[@]}" "${flags[@]}" \
-        "$TMP/user-$name.o" "$TMP/aco-$name.o" "$TMP/acosw-$name.o" -o "$TMP/user"
-    must "$name: fails with its own library" "$TMP/user"
-done
-echo "of the same configuration: ${names[*]} link and run"
+# What fits, links and runs.
+check_same() {
+    local name flags
+    for name in "${names[@]}"; do
+        build_library "$name"
+        build_callers "$name"
+        read -ra flags <<<"${options[$name]}"
+        must "$name: does not link with its own library" "${compiler[@]}" "${flags[@]}" \
+            "$TMP/user-$name.o" "$TMP/aco-$name.o" "$TMP/acosw-$name.o" -o "$TMP/user"
+        must "$name: fails with its own library" "${RUN[@]}" "$TMP/user"
+    done
+    echo "$what, of the same configuration: ${names[*]} link and run"
+}
 
-for program in "${names[@]}"; do
-    read -ra flags <<<"${options[$program]}"
-    for library in "${names[@]}"; do
-        [ "$program" != "$library" ] || continue
-        for i in "${!calls[@]}"; do
-            must_not "$program: what calls ${calls[i]} links with a library for $library" \
-                'undefined reference to .*aco_(gtls_co|thread_init)_' \
-                "${compiler[@]}" "${flags[@]}" "$TMP/caller-$program-$i.o" "$TMP/aco-$library.o" \
-                "$TMP/acosw-$library.o" -o "$TMP/caller"
+check_different() {
+    local program library flags i
+    for program in "${names[@]}"; do
+        read -ra flags <<<"${options[$program]}"
+        for library in "${names[@]}"; do
+            [ "$program" != "$library" ] || continue
+            for i in "${!calls[@]}"; do
+                must_not "$program: what calls ${calls[i]} links with a library for $library" \
+                    "$UNDEFINED.*aco_(gtls_co|thread_init)_" "${compiler[@]}" "${flags[@]}" \
+                    "$TMP/caller-$program-$i.o" "$TMP/aco-$library.o" "$TMP/acosw-$library.o" \
+                    -o "$TMP/caller"
+            done
         done
     done
-done
-echo "of different configurations: nothing links, for each of ${#calls[@]} calls"
+    echo "$what, of different configurations: nothing links, for each of ${#calls[@]} calls"
+}
 
-for pair in "own shared" "shared own"; do
-    read -r c_file s_file <<<"$pair"
-    must_not "aco.c for $c_file links with acosw.S for $s_file" \
-        'undefined reference to .*aco_acosw' \
-        "${compiler[@]}" "$TMP/user-$c_file.o" "$TMP/aco-$c_file.o" "$TMP/acosw-$s_file.o" \
-        -o "$TMP/user"
-done
-echo "acosw.S of the other configuration: does not link"
+check_assembly() {
+    local pair c_file s_file
+    for pair in "own shared" "shared own"; do
+        read -r c_file s_file <<<"$pair"
+        must_not "aco.c for $c_file links with acosw.S for $s_file" "$UNDEFINED.*aco_acosw" \
+            "${compiler[@]}" "$TMP/user-$c_file.o" "$TMP/aco-$c_file.o" "$TMP/acosw-$s_file.o" \
+            -o "$TMP/user"
+    done
+    echo "$what, acosw.S of the other configuration: does not link"
+}
 
-must "library_user.c does not compile for stress" \
-    "${compile[@]}" -DACO_CONFIG_STRESS -c tests/library_user.c -o "$TMP/user-stress.o"
-must_not "a program for stress links with a library that is not" 'undefined reference to .*stress' \
-    "${compiler[@]}" "$TMP/user-stress.o" "$TMP/aco-own.o" "$TMP/acosw-own.o" -o "$TMP/user"
-echo "a program with ACO_CONFIG_STRESS: does not link with a library without"
+check_stress() {
+    must "library_user.c does not compile for stress" \
+        "${compile[@]}" -DACO_CONFIG_STRESS -c tests/library_user.c -o "$TMP/user-stress.o"
+    must_not "a program for stress links with a library that is not" "$UNDEFINED.*stress" \
+        "${compiler[@]}" "$TMP/user-stress.o" "$TMP/aco-own.o" "$TMP/acosw-own.o" -o "$TMP/user"
+    echo "$what, a program with ACO_CONFIG_STRESS: does not link with a library without"
+}
+
+# check COMPILER NAME...: for the configurations of these names.
+check() {
+    what=${PROCESSOR:-$1}
+    names=("${@:2}")
+    read -ra compiler <<<"$1"
+    compile=("${compiler[@]}" "${C_WARNINGS[@]}" -O2 -I.)
+    check_same
+    check_different
+    check_assembly
+    check_stress
+}
+
+# Neither sanitizers nor memcheck run programs of other processors.
+check_foreign() {
+    check "$1 $2" own shared
+}
+
+valgrind=(valgrind)
+if ! echo '#include <valgrind/memcheck.h>' | $CC -E - >"$TMP/said" 2>&1; then
+    echo "valgrind: its headers were not found, not tested"
+    valgrind=()
+fi
+on_each_foreign check_foreign
+check "$CC" own shared "${valgrind[@]}" asan tsan list
 
 if [ -f "$OUTPUT/libaco.so" ]; then
     for program in "${names[@]:1}"; do
         for i in "${!calls[@]}"; do
             must_not "$program: a program links with the shared library that is built" \
-                'undefined reference to .*aco_(gtls_co|thread_init)_' \
+                "$UNDEFINED.*aco_(gtls_co|thread_init)_" \
                 "${compiler[@]}" "$TMP/caller-$program-$i.o" "$OUTPUT/libaco.so" -o "$TMP/caller"
         done
     done

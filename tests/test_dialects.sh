@@ -10,7 +10,8 @@
 
 DIALECTS=(c99 gnu99 c11 gnu11 gnu17 gnu2x)
 
-# Variants of the library that differ in what is compiled.
+# Variants of the library that differ in what is compiled. That for memcheck is not one of other
+# processors, whose programs it can't run here.
 CONFIGURATIONS=(
     "-O0"
     "-O2"
@@ -25,42 +26,45 @@ else
     echo "valgrind: its headers were not found, not tested"
 fi
 
+# The options for a kind of processor.
+WIDTH=()
+
 # Compiles the header and the library, with what options are given.
 check_options() {
-    local cc=$1 width=$2 source
-    shift 2
+    local cc=$1 source
+    shift
     for source in tests/header_user.c aco.c acosw.S; do
-        must "$cc $width $*: $source does not compile" \
-            "$cc" "$width" -pedantic "${C_WARNINGS[@]}" "$@" -I. -c "$source" -o "$TMP/object.o"
+        must "$cc ${WIDTH[*]} $*: $source does not compile" \
+            "$cc" "${WIDTH[@]}" -pedantic "${C_WARNINGS[@]}" "$@" -I. -c "$source" -o "$TMP/object.o"
     done
 }
 
 # The macros that are defined after the lines of standard input.
 macros() {
-    "$1" "$2" -I. -dM -E - | awk '{ sub(/\(.*/, "", $2); print $2 }' | sort
+    "$1" "${WIDTH[@]}" -I. -dM -E - | awk '{ sub(/\(.*/, "", $2); print $2 }' | sort
 }
 
 # What aco.h defines besides what its system headers do.
 check_macros() {
-    local cc=$1 width=$2
-    sed -n 's/^#include </&/p' aco.h | grep -v valgrind | macros "$cc" "$width" >"$TMP/system"
-    echo '#include "aco.h"' | macros "$cc" "$width" >"$TMP/ours"
+    local cc=$1
+    sed -n 's/^#include </&/p' aco.h | grep -v valgrind | macros "$cc" >"$TMP/system"
+    echo '#include "aco.h"' | macros "$cc" >"$TMP/ours"
     comm -13 "$TMP/system" "$TMP/ours" >"$TMP/new"
-    grep -qx ACO_VERSION "$TMP/new" || fail "$cc $width: the macros of aco.h were not found"
+    grep -qx ACO_VERSION "$TMP/new" || fail "$cc ${WIDTH[*]}: the macros of aco.h were not found"
     if grep -vE '^(ACO_|aco_)' "$TMP/new" >&2; then
-        fail "$cc $width: aco.h defines these macros"
+        fail "$cc ${WIDTH[*]}: aco.h defines these macros"
     fi
 }
 
 # Each assertion of assert_override_user.c, one after the other, with the words it must print.
 check_assertions() {
-    local cc=$1 width=$2 options=("${@:3}") words=("failing != 1" ptr "failing != 3" ptr) i what
-    what="$cc $width ${options[*]}"
-    must "$what: aco_assert_override.h does not compile" "$cc" "$width" "${C_WARNINGS[@]}" \
+    local cc=$1 options=("${@:2}") words=("failing != 1" ptr "failing != 3" ptr) i what
+    what="$cc ${WIDTH[*]} ${options[*]}"
+    must "$what: aco_assert_override.h does not compile" "$cc" "${WIDTH[@]}" "${C_WARNINGS[@]}" \
         "${options[@]}" -I. tests/assert_override_user.c aco.c acosw.S -o "$TMP/assert"
-    must "$what: an assertion fails that is true" "$TMP/assert"
+    must "$what: an assertion fails that is true" "${RUN[@]}" "$TMP/assert"
     for i in 1 2 3 4; do
-        run_to_death "$TMP/assert" "$i"
+        run_to_death "${RUN[@]}" "$TMP/assert" "$i"
         [ "$STATUS" -eq 134 ] || fail "$what: assertion $i exits with $STATUS"
         if [ "$(wc -l <"$TMP/said")" -ne 1 ] ||
             ! grep -q "^aco: .*${words[i - 1]}" "$TMP/said"; then
@@ -69,20 +73,30 @@ check_assertions() {
     done
 }
 
+# check COMPILER OPTIONS
+check() {
+    local cc=$1 what=${PROCESSOR:-$1 $2} dialect configuration options ct=0
+    read -ra WIDTH <<<"$2"
+    for dialect in "${DIALECTS[@]}"; do
+        check_options "$cc" -std="$dialect" -fsyntax-only
+    done
+    for configuration in "${CONFIGURATIONS[@]}"; do
+        [[ -z $PROCESSOR || $configuration != *VALGRIND* ]] || continue
+        read -ra options <<<"$configuration"
+        check_options "$cc" "${options[@]}"
+        ct=$((ct + 1))
+    done
+    echo "$what: ${DIALECTS[*]}, and $ct configurations"
+    check_macros "$cc"
+    check_assertions "$cc"
+    check_assertions "$cc" -DNDEBUG
+    echo "$what: macros of the header, aco_assert_override.h with and without NDEBUG"
+}
+
 find_compilers gcc clang
 for cc in "${FOUND[@]}"; do
     for width in "${WIDTHS[@]}"; do
-        for dialect in "${DIALECTS[@]}"; do
-            check_options "$cc" "$width" -std="$dialect" -fsyntax-only
-        done
-        for configuration in "${CONFIGURATIONS[@]}"; do
-            read -ra options <<<"$configuration"
-            check_options "$cc" "$width" "${options[@]}"
-        done
-        echo "$cc $width: ${DIALECTS[*]}, and ${#CONFIGURATIONS[@]} configurations"
-        check_macros "$cc" "$width"
-        check_assertions "$cc" "$width"
-        check_assertions "$cc" "$width" -DNDEBUG
-        echo "$cc $width: macros of the header, aco_assert_override.h with and without NDEBUG"
+        check "$cc" "$width"
     done
 done
+on_each_foreign check

@@ -37,7 +37,7 @@ await_port() {
 # start OPTION...: a server, when it listens; its number is then in SERVER_PID.
 start() {
     : >"$TMP/served"
-    timeout 120 "$TMP/server" -p 0 "$@" >"$TMP/served" 2>"$TMP/complaints" &
+    timeout 120 "${RUN[@]}" "$TMP/server" -p 0 "$@" >"$TMP/served" 2>"$TMP/complaints" &
     SERVER_PID=$!
     await_port
 }
@@ -59,7 +59,7 @@ serve() {
     [[ "$*" != *"-b stack"* ]] || buffers=0
     start -n "$ct" -s "${@:2}"
     must "$WHAT: the client fails: $(<"$TMP/complaints")" \
-        timeout 120 "$TMP/client" -c "$ct" -r 3 -e 10 "$PORT"
+        timeout 120 "${RUN[@]}" "$TMP/client" -c "$ct" -r 3 -e 10 "$PORT"
     await
     ((STATUS == 0)) || fail "$WHAT: the server ends with $STATUS: $(<"$TMP/complaints")"
     demand_line "$TMP/said" "$ct connections are open"
@@ -129,17 +129,24 @@ demand_line "$TMP/served" "10 buffers allocated, 10 freed"
 grep -q '^10 connections, 10 cancelled' "$TMP/served" || fail "not cancelled: $(<"$TMP/served")"
 echo "told to end: all are cancelled"
 
+# check COMPILER WIDTH
+check() {
+    local stacks
+    WHAT=${PROCESSOR:-$1 $2}
+    build "$1" "$2"
+    for stacks in standalone pool share; do
+        serve "$FEW" "$stacks" >/dev/null
+    done
+    echo "$WHAT: all kinds of stacks"
+}
+
 find_compilers gcc clang
 for compiler in "${FOUND[@]}"; do
     for width in "${WIDTHS[@]}"; do
-        WHAT="$compiler $width"
-        build "$compiler" "$width"
-        for stacks in standalone pool share; do
-            serve "$FEW" "$stacks" >/dev/null
-        done
-        echo "$WHAT: all kinds of stacks"
+        check "$compiler" "$width"
     done
 done
+on_each_foreign check
 for sanitizer in address thread; do
     WHAT="$CC -fsanitize=$sanitizer"
     if can_run "$CC" "-fsanitize=$sanitizer"; then

@@ -27,10 +27,21 @@ check_words() {
 
 # check EXAMPLE WIDTH
 check() {
+    local what=${PROCESSOR:-$2} width
+    read -ra width <<<"$2"
+    if [[ $1 == *.cc ]] && ! can_compile_cxx "${width[@]}"; then
+        echo "$what: no C++, $1 not tested"
+        return
+    fi
     build_example "$1" "$2" "$TMP/program"
-    must "$2: $1 fails" "$TMP/program"
-    diff <(expected "$1") "$TMP/said" >&2 || fail "$2: $1 prints something else than it says"
-    echo "$2: $1 prints what it says"
+    must "$what: $1 fails" "${RUN[@]}" "$TMP/program"
+    diff <(expected "$1") "$TMP/said" >&2 || fail "$what: $1 prints something else than it says"
+    echo "$what: $1 prints what it says"
+}
+
+# check_foreign COMPILER WIDTH EXAMPLE
+check_foreign() {
+    CC=$1 CXX=clang++ check "$3" "$2"
 }
 
 # The test that names example $1.
@@ -39,7 +50,7 @@ own_test() {
 }
 
 can_compile_cxx() {
-    have "$CXX" && echo '#include <string>' | "$CXX" "$1" -x c++ -fsyntax-only - 2>/dev/null
+    have "$CXX" && echo '#include <string>' | "$CXX" "$@" -x c++ -fsyntax-only - 2>/dev/null
 }
 
 shopt -s nullglob
@@ -56,12 +67,9 @@ for example in "${examples[@]}"; do
         continue
     fi
     for width in "${WIDTHS[@]}"; do
-        if [[ $example == *.cc ]] && ! can_compile_cxx "$width"; then
-            echo "$width: no C++, $example not tested"
-        else
-            check "$example" "$width"
-        fi
+        check "$example" "$width"
     done
+    on_each_foreign check_foreign "$example"
 done
 
 # The command of the list, where it may leave what it makes.

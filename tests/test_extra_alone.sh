@@ -7,20 +7,33 @@
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
 
-# check PART COMPILER WIDTH
+# check COMPILER WIDTH PART
 check() {
-    local part=$1 cc=$2 width=$3 name copy=$TMP/alone
+    local cc=$1 width part=$3 name copy=$TMP/alone
+    read -ra width <<<"$2"
     name=$(basename "$part")
     rm -rf "$copy"
     mkdir "$copy"
-    cp aco.h aco.c acosw.S "$part.h" "$part.c" "$copy"
+    cp aco.h "$part.h" "$part.c" "$copy"
     printf '#include "%s.h"\nint main(void) { return 0; }\n' "$name" >"$copy/user.c"
-    must "$cc $width: $name does not link alone" "$cc" "$width" -std=gnu99 -O2 \
-        "${C_WARNINGS[@]}" "$copy"/{user,aco,"$name"}.c "$copy/acosw.S" -o "$copy/user" -lpthread
-    must "$cc $width: $name.h is no C99" "$cc" "$width" -std=c99 -pedantic "${C_WARNINGS[@]}" \
+    must "$cc $2: $name does not link alone" "$cc" "${width[@]}" -std=gnu99 -O2 \
+        "${C_WARNINGS[@]}" "$copy"/{user,"$name"}.c "$TMP"/{aco,acosw}.o -o "$copy/user" -lpthread
+    must "$cc $2: $name.h is no C99" "$cc" "${width[@]}" -std=c99 -pedantic "${C_WARNINGS[@]}" \
         -fsyntax-only "$copy/user.c"
-    must "$cc $width: $name.h is no C++11" "$cc" "$width" -std=c++11 -pedantic "${WARNINGS[@]}" \
+    must "$cc $2: $name.h is no C++11" "$cc" "${width[@]}" -std=c++11 -pedantic "${WARNINGS[@]}" \
         -fsyntax-only -x c++ "$copy/user.c"
+}
+
+# check_all COMPILER WIDTH
+check_all() {
+    local width part
+    read -ra width <<<"$2"
+    must "$1 $2: the library does not compile" \
+        env -C "$TMP" "$1" "${width[@]}" -O2 -c "$PWD/aco.c" "$PWD/acosw.S"
+    for part in "${parts[@]}"; do
+        check "$1" "$2" "${part%.c}"
+    done
+    echo "${PROCESSOR:-$1 $2}: each of ${#parts[@]} optional parts is complete"
 }
 
 shopt -s nullglob
@@ -29,9 +42,7 @@ parts=(extra/*/aco_*.c)
 find_compilers gcc clang
 for cc in "${FOUND[@]}"; do
     for width in "${WIDTHS[@]}"; do
-        for part in "${parts[@]}"; do
-            check "${part%.c}" "$cc" "$width"
-        done
-        echo "$cc $width: each of ${#parts[@]} optional parts is complete"
+        check_all "$cc" "$width"
     done
 done
+on_each_foreign check_all

@@ -19,18 +19,25 @@ bytes_of_pages() {
     echo "$sum"
 }
 
-for width in "${WIDTHS[@]}"; do
-    build_example "$EXAMPLE" "$width" "$TMP/http_get"
+# check COMPILER WIDTH: its own pages.
+check() {
+    local what=${PROCESSOR:-$2} at_a_time
+    CC=$1 build_example "$EXAMPLE" "$2" "$TMP/http_get"
     for at_a_time in 1 7 200; do
-        must "$width: it fails" timeout 60 "$TMP/http_get" -n 500 -c "$at_a_time"
+        must "$what: it fails" timeout 60 "${RUN[@]}" "$TMP/http_get" -n 500 -c "$at_a_time"
         grep -qF "$(bytes_of_pages 500) bytes of pages, at most $at_a_time at a time" "$TMP/said" ||
-            fail "$width: not all pages came: $(<"$TMP/said")"
+            fail "$what: not all pages came: $(<"$TMP/said")"
         tr '\r' '\n' <"$TMP/said" >"$TMP/progress"
-        grep -qF '] 500 of 500 pages' "$TMP/progress" || fail "$width: no line of progress"
+        grep -qF '] 500 of 500 pages' "$TMP/progress" || fail "$what: no line of progress"
         (($(grep -c '^\[#.*\] [0-9]* of 500 pages$' "$TMP/progress") >= 3)) ||
-            fail "$width: no progress to be seen: $(<"$TMP/progress")"
+            fail "$what: no progress to be seen: $(<"$TMP/progress")"
     done
-    echo "$width: $(tail -n 2 "$TMP/said" | tr '\n' ' ')"
+    echo "$what: $(tail -n 2 "$TMP/said" | tr '\n' ' ')"
+}
+
+on_each_foreign check
+for width in "${WIDTHS[@]}"; do
+    check "$CC" "$width"
 done
 
 # A server of another make.

@@ -7,33 +7,55 @@
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
 
-need_libraries
-read -ra compiler <<<"$CC"
-compile=("${compiler[@]}" "${C_WARNINGS[@]}" -O2 -I.)
-directory=$(realpath "$OUTPUT")
+# check COMPILER OPTIONS DIRECTORY: the libraries in that, whose path is absolute.
+check() {
+    local what=${PROCESSOR:-$1} compile directory=$3
+    read -ra compile <<<"$1 $2"
+    compile+=("${C_WARNINGS[@]}" -O2 -I.)
 
-must "a program does not link with the shared library" \
-    "${compile[@]}" tests/library_user.c -o "$TMP/linked" \
-    -L"$directory" -Wl,-rpath,"$directory" -laco
-must "a program linked to the shared library fails" "$TMP/linked"
-[[ $(ldd "$TMP/linked") == *libaco* ]] || fail "the program does not load the shared library"
-echo "linked to libaco.so"
+    must "$what: a program does not link with the shared library" \
+        "${compile[@]}" tests/library_user.c -o "$TMP/linked" \
+        -L"$directory" -Wl,-rpath,"$directory" -laco
+    must "$what: a program linked to the shared library fails" "${RUN[@]}" "$TMP/linked"
+    [[ $(readelf -dW "$TMP/linked") == *'[libaco.so'* ]] ||
+        fail "$what: the program does not load the shared library"
+    echo "$what: linked to libaco.so"
 
-must "a program does not link with the static library" \
-    "${compile[@]}" tests/library_user.c "$OUTPUT/libaco.a" -o "$TMP/static"
-must "a program linked to the static library fails" "$TMP/static"
-echo "linked to libaco.a"
+    must "$what: a program does not link with the static library" \
+        "${compile[@]}" tests/library_user.c "$directory/libaco.a" -o "$TMP/static"
+    must "$what: a program linked to the static library fails" "${RUN[@]}" "$TMP/static"
+    echo "$what: linked to libaco.a"
 
-must "a program that opens the library does not compile" \
-    "${compile[@]}" tests/library_dlopen.c -o "$TMP/dlopen" -ldl
-must "a program that opens the library fails" "$TMP/dlopen" "$directory/libaco.so"
-echo "opened by dlopen(), every public name found"
+    must "$what: a program that opens the library does not compile" \
+        "${compile[@]}" tests/library_dlopen.c -o "$TMP/dlopen" -ldl
+    must "$what: a program that opens the library fails" \
+        "${RUN[@]}" "$TMP/dlopen" "$directory/libaco.so"
+    echo "$what: opened by dlopen(), every public name found"
 
-if have nm; then
-    nm -D --defined-only "$OUTPUT/libaco.so" | awk '$2 != "A" { print $NF }' | sed 's/@.*//' >"$TMP/exported"
-    grep -qx acosw "$TMP/exported" || fail "acosw is not exported"
+    nm -D --defined-only "$directory/libaco.so" | awk '$2 != "A" { print $NF }' |
+        sed 's/@.*//' >"$TMP/exported"
+    grep -qx acosw "$TMP/exported" || fail "$what: acosw is not exported"
     if grep -vxE 'aco_[A-Za-z0-9_]+|acosw' "$TMP/exported" >&2; then
-        fail "these names are exported, and are not ours"
+        fail "$what: these names are exported, and are not ours"
     fi
-    echo "exported: $(wc -l <"$TMP/exported") names, all of them aco_* or acosw"
+    echo "$what: $(wc -l <"$TMP/exported") names exported, all of them aco_* or acosw"
+}
+
+# The shared library of another processor is linked here, as make.sh links that of this one.
+check_foreign() {
+    local compile directory=$TMP/$PROCESSOR
+    read -ra compile <<<"$1 $2"
+    mkdir "$directory"
+    must "$PROCESSOR: the shared library does not link" \
+        "${compile[@]}" -shared -fPIC -O2 -Wl,-soname,libaco.so \
+        "-Wl,--version-script=$OUTPUT/libaco.map" -I. aco.c acosw.S -o "$directory/libaco.so"
+    cp "$OUTPUT/libaco..$PROCESSOR.no_valgrind.standaloneFPUenv.a" "$directory/libaco.a"
+    check "$1" "$2" "$directory"
+}
+
+need_libraries
+if ! have nm || ! have readelf; then
+    skip "nm and readelf are needed"
 fi
+check "$CC" "" "$(realpath "$OUTPUT")"
+on_each_foreign check_foreign

@@ -18,40 +18,48 @@ VARIANTS=(
 )
 SOURCES=(aco.c acosw.S tests/harness.c tests/no_inline.c)
 
-# Objects of the library and of what tests have in common, for the words that follow the compiler.
+# build_objects COMPILER WIDTH DIRECTORY OPTION...: objects of the library and of what tests have in
+# common. WIDTH has the options for a processor in one word.
 build_objects() {
-    local cc=$1 objects=$2 source
-    shift 2
+    local cc=$1 width objects=$3 source
+    read -ra width <<<"$2"
     mkdir -p "$objects"
     for source in "${SOURCES[@]}"; do
-        must "$cc $*: $source does not compile" "$cc" "$@" -std=gnu99 -O2 -fPIC -I. -c "$source" \
-            -o "$objects/$(basename "$source").o"
+        must "$cc $2 ${*:4}: $source does not compile" "$cc" "${width[@]}" "${@:4}" -std=gnu99 -O2 \
+            -fPIC "${CMOCKA[@]}" -I. -c "$source" -o "$objects/$(basename "$source").o"
     done
 }
 
-# Compiles and runs one variant; 1 if that fails.
+# run_variant COMPILER WIDTH OPTIONS OBJECTS: compiles and runs one; 1 if that fails.
 run_variant() {
-    local cc=$1 width=$2 options objects
+    local what="$1 $2 $3" width options objects=$4
+    read -ra width <<<"$2"
     read -ra options <<<"$3"
-    objects=$TMP/$cc$width
     [[ $3 != *SHARE* ]] || objects+=-shared
-    must "$cc $width $3: does not compile" "$cc" "$width" -std=gnu99 -g \
+    must "$what: does not compile" "$1" "${width[@]}" -std=gnu99 -g \
         -fasynchronous-unwind-tables "${options[@]}" "${C_WARNINGS[@]}" -I. \
-        tests/test_unwinding.c "$objects"/*.o -o "$TMP/program" -lcmocka -lpthread -lm
-    must "$cc $width $3: a backtrace is wrong" "$TMP/program"
+        tests/test_unwinding.c "$objects"/*.o -o "$TMP/program" "${CMOCKA[@]}" -lpthread -lm
+    must "$what: a backtrace is wrong" "${RUN[@]}" "$TMP/program"
+}
+
+# check COMPILER WIDTH: all variants are tried, whatever fails.
+check() {
+    local objects=$TMP/objects variant
+    rm -rf "$objects" "$objects-shared"
+    build_objects "$1" "$2" "$objects"
+    build_objects "$1" "$2" "$objects-shared" -DACO_CONFIG_SHARE_FPU_MXCSR_ENV
+    for variant in "${VARIANTS[@]}"; do
+        (run_variant "$1" "$2" "$variant" "$objects") || failed=1
+    done
+    echo "${PROCESSOR:-$1 $2}: ${#VARIANTS[@]} variants of options"
 }
 
 find_compilers gcc clang
 failed=0
 for cc in "${FOUND[@]}"; do
     for width in "${WIDTHS[@]}"; do
-        build_objects "$cc" "$TMP/$cc$width" "$width"
-        build_objects "$cc" "$TMP/$cc$width-shared" "$width" -DACO_CONFIG_SHARE_FPU_MXCSR_ENV
-        # All are tried, whatever fails.
-        for variant in "${VARIANTS[@]}"; do
-            (run_variant "$cc" "$width" "$variant") || failed=1
-        done
-        echo "$cc $width: ${#VARIANTS[@]} variants of options"
+        check "$cc" "$width"
     done
 done
+on_each_foreign check
 exit "$failed"

@@ -36,17 +36,18 @@ export GLIBC_TUNABLES=glibc.malloc.perturb=165
 
 # check_end RULE WORDS: breaking the rule ends in abort(), with the words.
 check_end() {
-    run_to_death "$TMP/program" "$1"
+    run_to_death "${RUN[@]}" "$TMP/program" "$1"
     if [ "$STATUS" -ne 134 ] || ! grep -q "$2" "$TMP/said"; then
         cat "$TMP/said" >&2
         fail "$what: $1: status $STATUS, and not the words: $2"
     fi
 }
 
+# check CXX OPTION...
 check() {
     local what="$*"
     build "$@"
-    must "$what: the program fails" "$TMP/program"
+    must "$what: the program fails" "${RUN[@]}" "$TMP/program"
     check_end swallow "aco_cancel: a catch block .* has swallowed the cancellation"
     check_end noexcept "^terminate called"
     check_end tables "aco_cancel: a function .* has no unwind table"
@@ -66,15 +67,27 @@ check_tools() {
     echo "$cxx: AddressSanitizer is content"
 }
 
+# check_both CXX WIDTH
+check_both() {
+    local width
+    read -ra width <<<"$2"
+    if ! echo '#include <string>' | "$1" "${width[@]}" -x c++ -fsyntax-only - 2>/dev/null; then
+        echo "${PROCESSOR:-$1 $2}: no C++ headers, not tested"
+        return
+    fi
+    check "$1" "${width[@]}" -O2
+    check "$1" "${width[@]}" -O0 -DACO_CONFIG_NO_INLINE_SWITCH -DACO_CONFIG_STRESS
+}
+
+check_foreign() {
+    check_both clang++ "$2"
+}
+
 find_compilers g++ clang++
 for cxx in "${FOUND[@]}"; do
     for width in "${WIDTHS[@]}"; do
-        if ! echo '#include <string>' | "$cxx" "$width" -x c++ -fsyntax-only - 2>/dev/null; then
-            echo "$cxx $width: no C++ headers, not tested"
-            continue
-        fi
-        check "$cxx" "$width" -O2
-        check "$cxx" "$width" -O0 -DACO_CONFIG_NO_INLINE_SWITCH -DACO_CONFIG_STRESS
+        check_both "$cxx" "$width"
     done
     check_tools "$cxx"
 done
+on_each_foreign check_foreign

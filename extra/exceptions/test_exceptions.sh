@@ -24,7 +24,7 @@ check() {
     done
     must "$what: the program does not compile" "${cxx[@]}" -std=c++11 "$@" "${WARNINGS[@]}" -I. \
         "$HERE/exceptions_user.cc" "${objects[@]}" -o "$TMP/program"
-    must "$what: the program fails" "$TMP/program"
+    must "$what: the program fails" "${RUN[@]}" "$TMP/program"
     echo "$what: works"
 }
 
@@ -32,8 +32,11 @@ can_compile() {
     echo '#include <string>' | "$@" -x c++ -fsyntax-only - 2>/dev/null
 }
 
-# A C program that calls all of it does so without a C++ runtime, and nothing goes wrong.
+# check_c COMPILER OPTIONS: a C program that calls all of it does so without a C++ runtime, and
+# nothing goes wrong.
 check_c() {
+    local compile
+    read -ra compile <<<"$1 $2"
     cat >"$TMP/user.c" <<'END'
 #include "extra/exceptions/aco_exceptions.h"
 static void yields(void)
@@ -52,22 +55,35 @@ int main(void)
     return !co->is_end;
 }
 END
-    must "the C program does not compile" "$CC" -O2 "${C_WARNINGS[@]}" -I. "$TMP/user.c" aco.c \
+    must "the C program does not compile" "${compile[@]}" -O2 "${C_WARNINGS[@]}" -I. "$TMP/user.c" aco.c \
         acosw.S "$HERE/aco_exceptions.c" -o "$TMP/program"
-    must "the C program fails" "$TMP/program"
-    echo "C: works without a C++ runtime"
+    must "the C program fails" "${RUN[@]}" "$TMP/program"
+    echo "${PROCESSOR:-$1}: C works without a C++ runtime"
 }
 
-check_c
+# check_both CXX WIDTH
+check_both() {
+    local width
+    read -ra width <<<"$2"
+    if can_compile "$1" "${width[@]}"; then
+        check "$1" "${width[@]}" -O0
+        check "$1" "${width[@]}" -O2 -DACO_CONFIG_STRESS
+    else
+        echo "${PROCESSOR:-$1 $2}: no C++ headers, not tested"
+    fi
+}
+
+check_foreign() {
+    check_c "$1" "$2"
+    check_both clang++ "$2"
+}
+
+check_c "$CC" ""
+on_each_foreign check_foreign
 find_compilers g++ clang++
 for cxx in "${FOUND[@]}"; do
     for width in "${WIDTHS[@]}"; do
-        if can_compile "$cxx" "$width"; then
-            check "$cxx" "$width" -O0
-            check "$cxx" "$width" -O2 -DACO_CONFIG_STRESS
-        else
-            echo "$cxx $width: no C++ headers, not tested"
-        fi
+        check_both "$cxx" "$width"
     done
     check "$cxx" -O0 -g -fsanitize=address
 done

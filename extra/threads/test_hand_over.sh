@@ -15,21 +15,21 @@ check() {
     local cc=$1
     shift
     must "$cc $*: the tests do not compile" "$cc" -std=gnu99 "$@" "${C_WARNINGS[@]}" -I. \
-        "${SOURCES[@]}" -o "$TMP/program" -lcmocka -lpthread -lm
-    must "$cc $*: the tests fail" "$TMP/program"
+        "${SOURCES[@]}" -o "$TMP/program" "${CMOCKA[@]}" -lpthread -lm
+    must "$cc $*: the tests fail" "${RUN[@]}" "$TMP/program"
     echo "$cc $*: all is well"
 }
 
-# The same, with the tests themselves in a shared library.
+# The same, with the tests themselves, and not cmocka, in a shared library.
 check_shared() {
     local cc=$1
     shift
     must "$cc $*: the library does not compile" "$cc" -std=gnu99 "$@" -fPIC -shared \
-        -Dmain=shared_main -I. "${SOURCES[@]}" -o "$TMP/libtests.so"
+        -Dmain=shared_main "${CMOCKA[@]::${#CMOCKA[@]}-1}" -I. "${SOURCES[@]}" -o "$TMP/libtests.so"
     echo 'int shared_main(void); int main(void) { return shared_main(); }' >"$TMP/main.c"
     must "$cc $*: the program does not link" "$cc" "$@" "$TMP/main.c" "$TMP/libtests.so" \
-        "-Wl,-rpath,$TMP" -o "$TMP/program" -lcmocka -lpthread -lm
-    must "$cc $*: the tests fail" "$TMP/program"
+        "-Wl,-rpath,$TMP" -o "$TMP/program" "${CMOCKA[@]}" -lpthread -lm
+    must "$cc $*: the tests fail" "${RUN[@]}" "$TMP/program"
     echo "$cc $* -fPIC: all is well"
 }
 
@@ -41,6 +41,14 @@ for cc in "${FOUND[@]}"; do
         check_shared "$cc" "$width" -O2
     done
 done
+check_foreign() {
+    local width
+    read -ra width <<<"$2"
+    check "$1" "${width[@]}" -O2 -DACO_CONFIG_LIST
+    check_shared "$1" "${width[@]}" -O2
+}
+
+on_each_foreign check_foreign
 if have gcc; then
     check_shared gcc -O2 -mtls-dialect=gnu2
 fi
