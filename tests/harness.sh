@@ -121,6 +121,19 @@ run_to_death() {
     sed -i '/^qemu: uncaught target signal/d' "$TMP/said"
 }
 
+# start_stub EMULATOR PROGRAM: starts it in the background; it waits for a gdb at $TMP/socket. The
+# emulator is in one word.
+start_stub() {
+    local emulator
+    read -ra emulator <<<"$1"
+    rm -f "$TMP/socket"
+    timeout 100 "${emulator[@]}" -g "$TMP/socket" "$2" >"$TMP/output" 2>&1 &
+    for _ in {1..100}; do
+        [ ! -S "$TMP/socket" ] || break
+        sleep 0.1
+    done
+}
+
 # What a program with a sanitizer is run by: older ones die of the random addresses of newer
 # kernels, and may hang when they meet a fault of their own.
 SANITIZED=(timeout 100)

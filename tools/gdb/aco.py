@@ -33,13 +33,13 @@ class Processor(NamedTuple):
     bp: str
     word: int  # bytes
     elf_machine: int
-    landing_pad: bytes  # where an indirect jump arrives, with branch tracking
-    pop: bytes  # what clang's inline switch arrives at, see ACO_ASM_POP in aco.h
 
 
 PROCESSORS = {
-    "i386:x86-64": Processor("rip", "rsp", "rbp", 8, 62, b"\xf3\x0f\x1e\xfa", b"\x5b"),
-    "i386": Processor("eip", "esp", "ebp", 4, 3, b"\xf3\x0f\x1e\xfb", b"\x5e"),
+    "i386:x86-64": Processor("rip", "rsp", "rbp", 8, 62),
+    "i386": Processor("eip", "esp", "ebp", 4, 3),
+    "aarch64": Processor("pc", "sp", "x29", 8, 183),
+    "riscv:rv64": Processor("pc", "sp", "fp", 8, 243),
 }
 
 
@@ -306,18 +306,7 @@ class Coroutine:
         if function_at(pc) == "acosw":
             # gdb looks up the byte before a return address, which is before acosw's tail.
             pc += 1
-        elif self.is_at_pop_of_clang(cpu):
-            sp += cpu.word
         return {cpu.pc: pc, cpu.sp: sp, cpu.bp: bp}
-
-    def is_at_pop_of_clang(self, cpu: Processor) -> bool:
-        """Whether the inline switch has a word on the stack that clang does not know of."""
-        symtab = gdb.find_pc_line(self.reg[RETADDR]).symtab
-        if symtab is None or "clang" not in (symtab.producer or ""):
-            return False
-        inferior = gdb.selected_inferior()
-        code = inferior.read_memory(self.reg[RETADDR], len(cpu.landing_pad + cpu.pop)).tobytes()
-        return code.startswith((cpu.pop, cpu.landing_pad + cpu.pop))
 
     def live_bytes(self) -> str:
         if self.state in ("main", "init", "end"):

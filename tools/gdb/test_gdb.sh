@@ -3,7 +3,8 @@
 #
 # Runs gdb in batch mode with aco.py on sample.c: the live process, which then goes on to its end
 # unharmed, and a core file of it, with the optimization and the frame pointers that make frames
-# look different, with and without ACO_CONFIG_LIST, and with data that is broken on purpose.
+# look different, with and without ACO_CONFIG_LIST, and with data that is broken on purpose. On
+# other processors, what the stub of an emulator lets gdb see.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -15,6 +16,7 @@ need gdb:gdb
     skip "gdb can't run a program here"
 
 SAMPLE=$TMP/sample
+GDB=(gdb)
 
 build() {
     local options=("$@")
@@ -32,7 +34,7 @@ ask() {
         arguments+=(-ex "echo == $command\\n" -ex "$command")
     done
     # Without the debug information of libc, which takes longer to read than all the rest.
-    gdb -nx -batch -iex 'set debug-file-directory /nonexistent' -iex 'set debuginfod enabled off' \
+    "${GDB[@]}" -nx -batch -iex 'set debug-file-directory /nonexistent' -iex 'set debuginfod enabled off' \
         -iex 'set style enabled off' -x tools/gdb/aco.py "${arguments[@]}" "${DEBUGGEE[@]}" \
         >"$TMP/said" 2>&1 </dev/null ||
         true # the status is that of the last command, which may be one that must fail
@@ -281,7 +283,7 @@ look_without_list() {
     [[ $(words_of "info aco" | wc -l) == 5 ]] || wrong "info aco has not 5 lines"
     says "aco bt 2" "running, entry runner #0 (.* in )?stop_here"
     check_nest "aco bt worlds[0].nested full" 1 "aco, $HEX: thread 1, saved"
-    check_nest "aco bt worlds[1].nested full" 11 "aco, $HEX: thread 2, saved"
+    check_nest "aco bt worlds[1].nested full" 11 "aco, $HEX: thread [12], saved"
     says "info aco" " 3 1 $HEX end ender " 2
     echo "$WHAT: what is found without cost"
 }
@@ -302,6 +304,34 @@ look_at_library_without_debug_information() {
     echo "$WHAT: seen"
 }
 
+# Over the wire there are no thread-locals, so each coroutine is asked for by its address.
+look_through_stub() {
+    local commands=("aco bt worlds[0].nested full" "aco bt worlds[0].in_place full"
+        "aco bt worlds[0].switcher")
+    [[ $PROCESSOR == arm64 || $PROCESSOR == riscv64 ]] || return 0
+    read -ra flags <<<"$2"
+    build "$1" "${flags[@]}" -static -no-pie -O2 -DACO_CONFIG_LIST
+    start_stub "${EMULATOR[$PROCESSOR]}" "$SAMPLE"
+    WHAT=$PROCESSOR DEBUGGEE=("$SAMPLE") GDB=(gdb-multiarch)
+    ask "target remote $TMP/socket" "break stop_here" "continue" "${commands[@]}" "info aco" \
+        "aco frame worlds[0].in_place" "up 2" "bt" "kill"
+    wait
+    check_nest "${commands[0]}" 1 "aco, $HEX: thread [12], saved"
+    check_nest "${commands[1]}" 3 "aco, $HEX: thread [12], yielded"
+    says "${commands[2]}" "saved, entry switcher #0 .* acosw .* switch_by_function .* switcher "
+    says "info aco" "aco: thread 1: its thread-local variables can't be read: "
+    says "up 2" "^#3 (.* in )?yield \\(\\) "
+    says "bt" "^#1 .* aco_suspend .* nest .* worker \\(\\) at [^#]*$"
+    echo "$PROCESSOR: frames of coroutines seen under an emulator"
+    GDB=(gdb)
+}
+
+if have gdb-multiarch; then
+    HAS_LOCALS=1
+    on_each_foreign look_through_stub
+else
+    echo "other processors: gdb-multiarch was not found, not tested"
+fi
 find_compilers gcc clang
 for cc in "${FOUND[@]}"; do
     for width in "${WIDTHS[@]}"; do
