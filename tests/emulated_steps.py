@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 Run by gdb on emulated_steps.c under qemu, whose stub steps: looks at the processor before each
-instruction from begins() to ends(), as single_step.c does on x86. Each time SP lies in the stack of
-main or of the coroutine, and what is below is overwritten, as a signal handler might. Inside of a
-switch the backtrace is that of who leaves, up to the jump, and ends with main or with the entry
-function. Who arrives finds SP, the frame pointer and the register
-of `to` as aco.h says; who called acosw(), its callee-saved registers and control words, which are
-filled with values of their own at the call; and an entry function, the protector as its return
-address. Ends gdb with status 0 only if nothing is wrong. Relies on debugging information.
+instruction from begins() to ends(), as single_step.c does on x86. The numbers are those of the
+constraints in docs/proof.md. Each time SP is aligned and lies in the stack of main or of the
+coroutine, and what is below is overwritten, as a signal handler might (C3, C4). Inside of a switch
+the backtrace is that of who leaves, up to the jump, and ends with main or with the entry function.
+Who arrives finds SP, the frame pointer and the register of `to` as aco.h says, and its own control
+words (C2.2); who called acosw(), its SP, too, and its callee-saved registers, which are filled with
+values of their own at the call (C2.0, C2.1); and an entry function, the protector as its return
+address, frame pointer 0, and SP aligned. C1 asks for nothing here. Ends gdb with status 0 only if
+nothing is wrong. Relies on debugging information.
 """
 from __future__ import annotations
 
@@ -20,10 +22,12 @@ import gdb
 MAIN, COROUTINE = "main", "coroutine"
 BELOW_SZ = 256  # bytes below SP that are overwritten
 MAIN_ROOM = 1 << 16  # bytes that main may use below SP at the start
+ENTRY_ALIGN = 8  # bytes, of SP where a function is entered, at least
 MAIN_ABOVE = 1024  # bytes above it that are its own
 SWITCHES = 4  # two resumes, a yield, an exit
 INSIDE = 8  # instructions before its jump that belong to an inline switch, at least
 SWITCHERS = "resumes", "inner", "outer", "entry"  # functions that may contain one
+CONTINUED = "resumes", "inner"  # those in which a side is suspended and continued
 # What a backtrace may be, innermost function first: those of the library and of libc, then ours.
 # The switch may show the function around it twice.
 OTHERS = r"((?!(begins|ends|resumes|main|inner|outer|entry)\b)\w+ )*"
@@ -47,6 +51,7 @@ class Processor:
     control: str
     control_mask: int
     other_control: int
+    sp_align: int  # bytes, at every instruction
     has_traces: bool
 
 
@@ -57,13 +62,13 @@ def numbered(stem: str, first: int, last: int) -> tuple[str, ...]:
 PROCESSORS = {
     "aarch64": Processor("x29", "x30", "x1", r"br\s+x17",
                          numbered("x", 19, 28), numbered("d", 8, 15), ".f",
-                         "fpcr", 0x07F79F00, 0x00800000, True),
+                         "fpcr", 0x07F79F00, 0x00800000, 16, True),
     "riscv": Processor("fp", "ra", "a1", r"jr\s+t2",
                        numbered("s", 1, 11), numbered("fs", 0, 11), ".double",
-                       "frm", 7, 2, True),
+                       "frm", 7, 2, 16, True),
     "arm": Processor("r11", "lr", "r1", r"bx\s+(r12|ip)",
                      numbered("r", 4, 10), numbered("d", 8, 15), ".f64",
-                     "fpscr", 0x07F79F00, 0x00800000, False),
+                     "fpscr", 0x07F79F00, 0x00800000, 4, False),
 }
 
 
@@ -84,6 +89,7 @@ class Stepper:
     is_shared: bool
     faults: list[str] = field(default_factory=list)
     calls: dict[str, Call] = field(default_factory=dict)
+    words: dict[str, int] = field(default_factory=dict)  # control words of each side
     ct_instructions: int = 0
     ct_switches: int = 0
     ct_returns: int = 0
@@ -106,6 +112,7 @@ class Stepper:
 
     def side_of_sp(self) -> str:
         sp = register("sp")
+        self.demand(sp % self.cpu.sp_align == 0, "SP is not aligned")
         if self.low <= sp <= self.top:
             return COROUTINE
         self.demand(self.main_top - MAIN_ROOM < sp <= self.main_top, "SP is in neither stack")
@@ -121,8 +128,11 @@ class Stepper:
             self.is_leaving = False
             self.check_arrival(pc)
         self.check_return(pc)
+        if pc in (address_of(name) for name in CONTINUED):
+            self.words[side] = self.control()
         if pc == address_of("acosw"):
             self.calls[side] = self.fill_registers()
+            self.words[side] = self.calls[side].filled[self.cpu.control]
         if self.cpu.has_traces and pc in self.inside:
             self.check_trace()
         overwrite(register("sp") - BELOW_SZ, BELOW_SZ)
@@ -142,7 +152,11 @@ class Stepper:
         top = gdb.selected_inferior().read_memory(register("sp"), self.word).tobytes()
         self.demand(register(self.cpu.link) == int.from_bytes(top, "little"),
                     "the word at SP is not in the link register")
-        if pc == address_of("entry"):
+        if pc != address_of("entry"):
+            self.demand(self.is_shared or self.control() == self.words[self.side],
+                        "the control words are not those of who arrives")
+        else:
+            self.demand(self.top % ENTRY_ALIGN == 0, "SP at the entry is not aligned")
             self.demand(register("sp") == self.top, "SP at the entry is not that of an empty stack")
             self.demand(register(self.cpu.bp) == 0, "the frame pointer at the entry is not 0")
             protector = address_of("aco_funcp_protector_asm")
@@ -154,9 +168,10 @@ class Stepper:
 
     def check_return(self, pc: int) -> None:
         call = self.calls.get(self.side)
-        if call is None or pc != call.to or register("sp") != call.sp:
+        if call is None or pc != call.to:
             return
         self.ct_returns += 1
+        self.demand(register("sp") == call.sp, "SP is not that of the call")
         self.demand(register(self.cpu.bp) == call.bp, "the frame pointer is not what it was")
         for name, filled in call.filled.items():
             if name != self.cpu.control:
@@ -235,12 +250,16 @@ def overwrite(address: int, sz: int) -> None:
     gdb.selected_inferior().write_memory(address, b"\xd5" * sz)
 
 
+def is_alive() -> bool:
+    return gdb.selected_inferior().pid != 0
+
+
 def step_through() -> Stepper:
     gdb.execute("break begins")
     gdb.execute("continue")
     stepper = Stepper(PROCESSOR, IS_SHARED)
     end = address_of("ends")
-    while register("pc") != end and len(stepper.faults) < 10:
+    while is_alive() and register("pc") != end and len(stepper.faults) < 10:
         stepper.look()
         stepper.ct_instructions += 1
         gdb.execute("stepi", to_string=True)
@@ -249,7 +268,10 @@ def step_through() -> Stepper:
 
 def main() -> int:
     stepper = step_through()
-    stepper.demand(stepper.ct_switches == SWITCHES, f"{stepper.ct_switches} switches were seen")
+    if not is_alive():
+        stepper.faults.append("the program has died")
+    elif stepper.ct_switches != SWITCHES:
+        stepper.faults.append(f"{stepper.ct_switches} switches were seen")
     for fault in stepper.faults:
         print("FAULT:", fault)
     print(f"{stepper.ct_instructions} instructions, {stepper.ct_switches} switches, "

@@ -28,6 +28,8 @@ s/TAKE d14, d15, 128//|d15 is not
 s/msr fpcr, x3//|control words
 s/KEEP x19, x20, 0/&\nstr x19, [sp, -16]/;s/TAKE x19, x20, 0/&\nldr x19, [sp, -16]/|x19 is not
 s/str x3, \[x0, .*/add x3, x3, 16\n&/|SP
+s/sub sp, sp, 160/sub sp, sp, 168/;s/add sp, sp, 160/add sp, sp, 168/|SP is not aligned
+s/add sp, sp, 160/add sp, sp, 144/|SP is not that of the call
 s/.cfi_escape 0x0f.*//|backtrace"
     [riscv64]="s/ld ra, 0(sp)\$//|protector
 s/ld s0, .*(a1)//|frame pointer
@@ -44,14 +46,8 @@ FAULTS[thumb]=${FAULTS[arm]}
 
 # What runs under gdb from the start: 0 if nothing is wrong.
 step() {
-    local name=$1 status=0 emulator
-    read -ra emulator <<<"${EMULATOR[$name]}"
-    rm -f "$TMP/socket"
-    timeout 100 "${emulator[@]}" -g "$TMP/socket" "$TMP/program" >"$TMP/output" 2>&1 &
-    for _ in {1..100}; do
-        [ ! -S "$TMP/socket" ] || break
-        sleep 0.1
-    done
+    local name=$1 status=0
+    start_stub "${EMULATOR[$name]}" "$TMP/program"
     timeout 100 "${GDB[@]}" -ex "target remote $TMP/socket" -x tests/emulated_steps.py \
         "$TMP/program" >"$TMP/said" 2>&1 || status=$?
     wait
