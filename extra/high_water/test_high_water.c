@@ -314,13 +314,17 @@ static void null_is_misuse(void **state)
     expect_abort(ask_for_that_of_null, NULL, "aco_share_stack_high_water", "stack is NULL");
 }
 
+/* What pagemap says is of the emulator's addresses, which differ from the program's where these have
+ * 32 bits. There nothing is opened, so that mincore() is asked. */
+static int is_pagemap_of_others(void)
+{
+    const struct rlimit none = {0, 0};
+    return EMULATED && sizeof(void *) == 4 && setrlimit(RLIMIT_NOFILE, &none) == 0;
+}
+
 int main(void)
 {
-    if (EMULATED && sizeof(void *) == 4) {
-        print_message("the addresses in /proc are those of the emulator\n");
-        return 77;
-    }
-    const struct CMUnitTest tests[] = {
+    const struct CMUnitTest marks[] = {
         cmocka_unit_test(that_of_a_fresh_stack_is_0),
         cmocka_unit_test(the_lowest_byte_that_was_written_is_found_exactly),
         cmocka_unit_test(what_lies_above_the_lowest_byte_does_not_matter),
@@ -331,11 +335,18 @@ int main(void)
         instance_test(it_is_the_maximum_of_those_that_share_the_stack),
         instance_test(each_stack_has_its_own),
         cmocka_unit_test(asking_touches_no_page),
+    };
+    const struct CMUnitTest ways[] = {
         instance_test(asking_leaves_no_descriptor_open),
         instance_test(without_pagemap_it_is_the_same),
         instance_test(without_pagemap_and_mincore_it_is_the_same),
         cmocka_unit_test(pages_that_are_swapped_out_count),
         cmocka_unit_test(null_is_misuse),
     };
-    return cmocka_run_group_tests_name("high water", tests, NULL, NULL);
+    int has_pagemap = !is_pagemap_of_others();
+    int ct_failed = cmocka_run_group_tests_name("high water", marks, NULL, NULL);
+    if (has_pagemap) {
+        ct_failed += cmocka_run_group_tests_name("ways to ask", ways, NULL, NULL);
+    }
+    return ct_failed;
 }
