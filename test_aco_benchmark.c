@@ -672,7 +672,7 @@ static void print_usage(FILE *to)
     fprintf(to, "usage: test_aco_benchmark [--quick | --check | --headline | -h]\n"
                 "  (none)      all groups in full: minutes, and up to 3 GB of memory\n"
                 "  --quick     all groups, with fewer coroutines and resumes: half a minute\n"
-                "  --check     all groups, with a hundredth of them: for emulators\n"
+                "  --check     all groups, with a fiftieth of them: for emulators\n"
                 "  --headline  a handful of groups: some seconds\n"
                 "  -h          this text\n");
 }
@@ -697,7 +697,7 @@ int main(int argc, char **argv)
         scale_down("--quick", 20, 5);
     }
     if (is_check) {
-        scale_down("--check", 100, 100);
+        scale_down("--check", 50, 50);
     }
     if (IS_ON_VALGRIND) {
         scale_down("on valgrind, whose own the times and the memory are", 100, 100);
