@@ -294,7 +294,7 @@ static int starts(const aco_t *co)
 }
 
 #endif
-#if defined(ACO_USE_VALGRIND)
+#if defined(ACO_USE_VALGRIND) && !defined(NVALGRIND) /* it says so where it has no port */
 
 static void tell_stack_new(aco_share_stack_t *s)
 {
