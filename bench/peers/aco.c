@@ -295,17 +295,19 @@ static void run_suspended(long count)
 static aco_t *pair[2];
 static long left_ct;
 
-PEER_BODY(hands_over)
-{
-    aco_t *other = pair[self == pair[0]];
-    for (;;) {
-        while (left_ct > 0) {
-            left_ct--;
-            aco_yield_to(other);
-        }
-        PEER_YIELD(self);
+#define HANDS_OVER(name, other)                                                                    \
+    PEER_BODY(name)                                                                                \
+    {                                                                                              \
+        for (;;) {                                                                                 \
+            while (left_ct > 0) {                                                                  \
+                left_ct--;                                                                         \
+                aco_yield_to(other);                                                               \
+            }                                                                                      \
+            PEER_YIELD(self);                                                                      \
+        }                                                                                          \
     }
-}
+HANDS_OVER(ping, pair[1])
+HANDS_OVER(pong, pair[0])
 
 static double hand_over(long n)
 {
@@ -335,7 +337,7 @@ static void run_transfer(long n)
 {
     n += n % 2;
     for (int i = 0; i < 2; i++) {
-        pair[i] = peer_create(main_co, hands_over, NULL, SWITCH_STACK_SZ);
+        pair[i] = peer_create(main_co, i == 0 ? ping : pong, NULL, SWITCH_STACK_SZ);
     }
     hand_over(WARM_UP_CT);
     double direct_ns = hand_over(n);
