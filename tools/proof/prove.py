@@ -10,7 +10,7 @@ the proof has executed is changed, and the changed object must be rejected.
 
 usage: prove.py [--mutants | --all-mutants] [--inline-keeps=REGISTER] OBJECT...
 
-Exit status: 0 proved, 1 not, 2 wrong arguments. Relies on machine.py beside it and on the
+Exit status: 0 proved, 1 not, 2 wrong arguments. Relies on machine*.py beside it and on the
 ACO_REG_IDX_... of aco.h.
 """
 from __future__ import annotations
@@ -26,18 +26,28 @@ from pathlib import Path
 
 try:
     import z3
+    from elftools.elf.elffile import ELFFile
 
-    from machine import (STACK_USE, X87_FLAGS, X87_SUMMARY, Arch, Image, Machine, NotProved,
-                         Region, State, content, forget_below, is_true, lay, low, unknown)
+    from machine import (STACK_USE, Image, Machine, NotProved, Region, State, content,
+                         forget_below, is_true, lay, low, unknown)
+    from machine_x86 import I386, X86_64, X86Image
 except ImportError as error:
     sys.exit(f"prove.py: {error}: apt-get install python3-z3 python3-capstone python3-pyelftools")
 
 HEADER = Path(__file__).resolve().parents[2] / "aco.h"
-MXCSR_CONTROL = 0xFFC0
-MXCSR_FLAGS = 0x3F
-CONTROL_MASK = 0xFFFF0000 | MXCSR_CONTROL  # of the word of control words
-CONTROL_SZ = 4  # bytes: MXCSR's low half, then the x87 control word
+CONTROL_SZ = 4  # bytes
 BASE_SZ = 4  # bytes
+PROCESSORS = {("EM_X86_64", 64): (X86_64, X86Image), ("EM_386", 32): (I386, X86Image)}
+
+
+def read_image(path: Path) -> Image:
+    with path.open("rb") as file:
+        elf = ELFFile(file)
+        machine = elf["e_machine"], elf.elfclass
+        if machine not in PROCESSORS or not elf.little_endian:
+            raise NotProved("neither x86-64 nor i386")
+        processor, image = PROCESSORS[machine]
+        return image(processor, elf)
 
 
 def words_of_reg() -> dict[str, int]:
@@ -61,11 +71,11 @@ class Site:
 
 
 def sites_of(image: Image, inline_keeps: list[str]) -> list[Site]:
-    sites = [Site("acosw", image.symbols["acosw"], keeps=image.arch.callee_saved)]
+    sites = [Site("acosw", image.symbols["acosw"], keeps=image.processor.callee_saved)]
     for symbol, begin in sorted(image.symbols.items()):
         if match := re.fullmatch(r"(inline_\w+)_begin", symbol):
             end = image.symbols[match[1] + "_end"]
-            sites.append(Site(match[1], begin, end, (image.arch.bp,), tuple(inline_keeps)))
+            sites.append(Site(match[1], begin, end, (image.processor.bp,), tuple(inline_keeps)))
     return sites
 
 
@@ -87,15 +97,11 @@ class Tally:
         self.claims[constraint] += 1
 
 
-def masked_equal(a: z3.BitVecRef, b: z3.BitVecRef, mask: int) -> z3.BoolRef:
-    return (a ^ b) & mask == 0
-
-
 class Proof:
     """The claims about one image."""
 
     def __init__(self, image: Image, inline_keeps: list[str]):
-        self.image, self.arch, self.inline_keeps = image, image.arch, inline_keeps
+        self.image, self.processor, self.inline_keeps = image, image.processor, inline_keeps
         self.index = words_of_reg()
         configuration = {name for name in image.sizes if name.startswith("aco_acosw_")}
         self.shares_control = configuration == {"aco_acosw_shareFPUenv"}
@@ -113,29 +119,31 @@ class Proof:
     # -- Start
 
     def symbol(self, name: str) -> z3.BitVecRef:
-        return z3.BitVec(name, self.arch.bits)
+        return z3.BitVec(name, self.processor.bits)
 
     def start(self, begin: int, stack: str, args: dict[str, z3.BitVecRef] | None) -> State:
         """Everything unknown; with `args`, as on entry of a function whose caller wants to go on at
-        the address that is at the top of the stack."""
-        arch = self.arch
-        registers = {whole for whole, _, _ in self.image.views.values()}
-        state = State(begin, {name: unknown(name, arch.bits) for name in registers},
-                      unknown("mxcsr", 32), unknown("x87_control", 16), unknown("x87_status", 16),
-                      unknown("x87_tags", 16), unknown("direction", 1), memory={})
-        state.regs[arch.sp] = self.symbol(stack)
+        a certain address."""
+        cpu = self.processor
+        registers = {name: unknown(name, bits) for name, bits in cpu.registers.items()}
+        state = State(begin, registers, memory={})
+        state.regs[cpu.sp] = self.symbol(stack)
         if args is None:
             return state
-        lay(state, stack, 0, self.symbol(stack + ".caller"))
+        if cpu.link:
+            state.regs[cpu.link] = self.symbol(stack + ".caller")
+        else:
+            lay(state, stack, 0, self.symbol(stack + ".caller"))
         for n, (register, value) in enumerate(args.items(), start=1):
-            if arch.args_on_stack:
-                lay(state, stack, n * arch.word, value)
+            if cpu.args_on_stack:
+                lay(state, stack, n * cpu.word, value)
             else:
                 state.regs[register] = value
         return state
 
     def start_switch(self, site: Site, stack: str, co_from: str, co_to: str) -> State:
-        args = {self.arch.from_reg: self.symbol(co_from), self.arch.to_reg: self.symbol(co_to)}
+        cpu = self.processor
+        args = {cpu.from_reg: self.symbol(co_from), cpu.to_reg: self.symbol(co_to)}
         if site.end is None:
             return self.start(site.begin, stack, args)
         state = self.start(site.begin, stack, None)
@@ -153,28 +161,30 @@ class Proof:
     # -- Memory
 
     def stack(self, name: str) -> Region:
-        """A stack from the SP at a call: the return address and arguments, and room below."""
-        top = 3 if self.arch.args_on_stack else 1
-        return Region(name, self.symbol(name), range(-STACK_USE, top * self.arch.word),
+        """A stack from the SP at a call: one word and arguments, and room below."""
+        top = 3 if self.processor.args_on_stack else 1
+        return Region(name, self.symbol(name), range(-STACK_USE, top * self.processor.word),
                       range(-STACK_USE, 0), True)
 
     def record(self, name: str, is_from: bool) -> Region:
         """The aco_t of a coroutine: its reg[] and, if an inline switch uses it, `base`. That of
-        `from` may be written, that of `to` only where the control words are."""
-        control_at = self.index["FPU"] * self.arch.word
+        `from` may be written, that of `to` only where control words are that take this way."""
+        control_at = self.index["FPU"] * self.processor.word
         control = set() if self.shares_control else {control_at + n for n in range(CONTROL_SZ)}
+        detour = control if self.processor.loads_by_memory else set()
         words = control | set(range(control_at))
         if base_at := self.image.sizes.get("offset_of_base"):
             words |= {base_at + n for n in range(BASE_SZ)}
-        return Region(name, self.symbol(name), words, words if is_from else control)
+        return Region(name, self.symbol(name), words, words if is_from else detour)
 
     def suspended(self, state: State, co: str) -> None:
         """Anything in reg[]; its SP is where its own stack begins."""
         for name, index in self.index.items():
+            at = index * self.processor.word
             if name != "FPU":
-                lay(state, co, index * self.arch.word, self.symbol(f"{co}.{name}"))
+                lay(state, co, at, self.symbol(f"{co}.{name}"))
             elif not self.shares_control:
-                lay(state, co, index * self.arch.word, z3.BitVec(f"{co}.{name}", 8 * CONTROL_SZ))
+                lay(state, co, at, z3.BitVec(f"{co}.{name}", 8 * CONTROL_SZ))
 
     # -- The round trip
 
@@ -196,10 +206,10 @@ class Proof:
         return call
 
     def leave(self, call: State) -> list[State]:
-        to_stack = Region("to_stack", self.symbol("to.SP"), range(self.arch.word), (), True)
+        to_stack = Region("to_stack", self.symbol("to.SP"), range(self.processor.word), (), True)
         regions = [self.record("from", True), self.record("to", False), self.stack("stack"),
                    to_stack]
-        return self.run(Machine(self.image, regions, self.symbol("to.RETADDR")), call)
+        return self.run(self.image.machine(regions, self.symbol("to.RETADDR")), call)
 
     def start_coming_back(self, second: Site, away: State) -> State:
         """Of what was, only reg[] of `from` and its stack are known, and the path taken."""
@@ -213,8 +223,9 @@ class Proof:
         regions = [self.record("other", True), self.record("from", False), self.stack("stack"),
                    self.stack("other_stack")]
         exit_at = self.symbol("stack.caller") if first.end is None else first.end
-        machine = Machine(self.image, regions, exit_at)
-        saved_sp = content(later, "from", self.index["SP"] * self.arch.word, self.arch.word)
+        machine = self.image.machine(regions, exit_at)
+        word = self.processor.word
+        saved_sp = content(later, "from", self.index["SP"] * word, word)
         forget_below(later, "stack", machine.locate(saved_sp)[1])
         return self.run(machine, later)
 
@@ -222,101 +233,95 @@ class Proof:
 
     def control(self, state: State) -> z3.BitVecRef:
         """Control words as reg[] has them."""
-        return z3.Concat(state.x87_control, low(state.mxcsr, 16))
+        return self.processor.control(state)
+
+    def equal_control(self, a: z3.BitVecRef, b: z3.BitVecRef) -> z3.BoolRef:
+        return (a ^ b) & self.processor.control_mask == 0
 
     def claim_control(self, what: str, state: State, wanted: z3.BitVecRef, known: list) -> None:
-        formula = masked_equal(self.control(state), wanted, CONTROL_MASK)
-        self.tally.claim("C2.2", what, formula, known)
+        self.tally.claim("C2.2", what, self.equal_control(self.control(state), wanted), known)
 
-    def claim_empty(self, before: State, after: State) -> None:
-        """x87 stack empty and direction flag 0, if they were."""
-        self.tally.claim("C1.3", "the x87 register stack is as it was",
-                         after.x87_tags == before.x87_tags, after.path)
-        self.tally.claim("C1.4", "the direction flag is as it was",
-                         after.direction == before.direction, after.path)
+    def claim_kept(self, before: State, after: State) -> None:
+        """What the ABI wants in a certain state at each call, as it is at this one."""
+        for constraint, what, name in self.processor.kept:
+            self.tally.claim(constraint, what, after.regs[name] == before.regs[name], after.path)
 
     def claim_arrival(self, call: State, away: State) -> None:
         """At the address jumped to: as `to` was suspended."""
-        claim, arch, known = self.tally.claim, self.arch, away.path
-        claim("C2.1", "SP is that of `to`", away.regs[arch.sp] == self.symbol("to.SP"), known)
+        claim, cpu, known = self.tally.claim, self.processor, away.path
+        claim("C2.1", "SP is that of `to`", away.regs[cpu.sp] == self.symbol("to.SP"), known)
         claim("C2.0", "the frame pointer is that of `to`",
-              away.regs[arch.bp] == self.symbol("to.BP"), known)
+              away.regs[cpu.bp] == self.symbol("to.BP"), known)
         wanted = self.control(call) if self.shares_control else z3.BitVec("to.FPU", 32)
         self.claim_control("the control words are those of `to`", away, wanted, known)
-        self.claim_empty(call, away)
+        self.claim_kept(call, away)
         self.claim_init(call, away)
 
     def claim_init(self, call: State, away: State) -> None:
         """If `to` has never run: as on entry of its entry function."""
-        claim, arch = self.tally.claim, self.arch
+        claim, cpu = self.tally.claim, self.processor
         control, protector = z3.BitVec("control", 32), self.symbol("protector")
         known = [*away.path, self.symbol("top") == protector, self.symbol("to.BP") == 0,
-                 z3.URem(self.symbol("to.SP") + arch.word, 16) == 0]
+                 z3.URem(self.symbol("to.SP") + cpu.call_sz, 16) == 0]
         if self.shares_control:
-            known.append(masked_equal(self.control(call), control, CONTROL_MASK))
+            known.append(self.equal_control(self.control(call), control))
         else:
             known.append(z3.BitVec("to.FPU", 32) == control)
-        claim("C2.1", "init: SP + word is a multiple of 16",
-              z3.URem(away.regs[arch.sp] + arch.word, 16) == 0, known)
-        claim("C2.1", "init: the protector is the return address",
-              content(away, "to_stack", 0, arch.word) == protector, known)
-        claim("C2.0", "init: the frame pointer is 0", away.regs[arch.bp] == 0, known)
+        claim("C2.1", "init: SP before a call would be a multiple of 16",
+              z3.URem(away.regs[cpu.sp] + cpu.call_sz, 16) == 0, known)
+        link = away.regs[cpu.link] if cpu.link else content(away, "to_stack", 0, cpu.word)
+        claim("C2.1", "init: the protector is the return address", link == protector, known)
+        claim("C2.0", "init: the frame pointer is 0", away.regs[cpu.bp] == 0, known)
         self.claim_control("init: the control words are those given", away, control, known)
 
     def claim_extras(self, site: Site, call: State, away: State) -> None:
         """What aco.h and acosw.S promise beyond the ABI."""
         claim, known = self.tally.claim, away.path
         claim("X1", "the register that had `to` still does",
-              away.regs[self.arch.to_reg] == self.symbol("to"), known)
-        claim("X2", "the flags of MXCSR are as they were",
-              masked_equal(away.mxcsr, call.mxcsr, MXCSR_FLAGS), known)
-        armed = (call.x87_status & ~away.x87_control) & X87_FLAGS
-        claim("X3", "the x87 flags are as they were, unless one would trap now",
-              z3.Or(masked_equal(away.x87_status, call.x87_status, X87_FLAGS), armed != 0), known)
-        claim("X3", "no x87 flag traps that did not before",
-              away.x87_status & ~away.x87_control & X87_FLAGS
-              & ~(call.x87_status & ~call.x87_control) == 0, known)
+              away.regs[self.processor.to_reg] == self.symbol("to"), known)
+        for constraint, what, formula in self.processor.flag_claims(call, away):
+            claim(constraint, what, formula, known)
         if away.has_loaded:
-            claim("X4", "control words are loaded only if they differ", z3.Not(masked_equal(
-                self.control(call), z3.BitVec("to.FPU", 32), CONTROL_MASK)), known)
+            differ = z3.Not(self.equal_control(self.control(call), z3.BitVec("to.FPU", 32)))
+            claim("X4", "control words are loaded only if they differ", differ, known)
         if site.end is None:
             claim("X5", "the register that had `from` still does",
-                  away.regs[self.arch.from_reg] == self.symbol("from"), known)
+                  away.regs[self.processor.from_reg] == self.symbol("from"), known)
 
     def claim_return(self, site: Site, call: State, later: State, back: State) -> None:
         """Back behind the call, or behind the inline code: as at the call. What all coroutines
         share is as at the later call, which came here."""
-        claim, arch, known = self.tally.claim, self.arch, back.path
+        claim, cpu, known = self.tally.claim, self.processor, back.path
         for name in site.keeps:
             claim("C2.0", f"{name} is as at the call", back.regs[name] == call.regs[name], known)
         for name in site.keeps_near:
-            distance = call.regs[name] - call.regs[arch.sp]
-            near = z3.SignExt(arch.bits - 32, low(distance, 32)) == distance
+            distance = call.regs[name] - call.regs[cpu.sp]
+            near = z3.SignExt(cpu.bits - 32, low(distance, 32)) == distance
             claim("C2.0", f"{name} is as at the call", back.regs[name] == call.regs[name],
                   [*known, near])
-        popped = arch.word if site.end is None else 0
+        popped = cpu.call_sz if site.end is None else 0
         claim("C2.1", "SP is as before the call",
-              back.regs[arch.sp] == call.regs[arch.sp] + popped, known)
+              back.regs[cpu.sp] == call.regs[cpu.sp] + popped, known)
         owner = later if self.shares_control else call
         self.claim_control("the control words are as at the call", back, self.control(owner), known)
-        self.claim_empty(later, back)
+        self.claim_kept(later, back)
         if site.end is not None:
             claim("X1", "the register of `to` holds the one arrived at",
-                  back.regs[arch.to_reg] == self.symbol("from"), known)
+                  back.regs[cpu.to_reg] == self.symbol("from"), known)
 
     # -- How control words get into an init-state coroutine
 
     def save_control_words(self) -> None:
         """aco_save_fpucw_mxcsr(p)"""
-        arch, claim = self.arch, self.tally.claim
+        cpu, claim = self.processor, self.tally.claim
         call = self.start(self.image.symbols["aco_save_fpucw_mxcsr"], "stack",
-                          {arch.from_reg: self.symbol("p")})
+                          {cpu.from_reg: self.symbol("p")})
         target = Region("p", self.symbol("p"), range(CONTROL_SZ), range(CONTROL_SZ))
-        machine = Machine(self.image, [self.stack("stack"), target], self.symbol("stack.caller"))
+        machine = self.image.machine([self.stack("stack"), target], self.symbol("stack.caller"))
         for back in self.run(machine, call):
             stored = content(back, "p", 0, CONTROL_SZ)
             claim("C2.2", "the control words are stored", stored == self.control(call), back.path)
-            function = Site("aco_save_fpucw_mxcsr", call.pc, keeps=arch.callee_saved)
+            function = Site("aco_save_fpucw_mxcsr", call.pc, keeps=cpu.callee_saved)
             self.claim_return(function, call, call, back)
 
 
@@ -331,11 +336,12 @@ def mutations(executed: dict[int, int], is_all: bool) -> Iterator[tuple[int, int
             yield start, offset, 1 << bit
 
 
-def observed(arch: Arch, state: State) -> list[z3.BitVecRef]:
+def observed(image: Image, state: State) -> list[z3.BitVecRef]:
     """What is not scratch in the state at an arrival, memory aside."""
-    names = arch.sp, arch.bp, arch.from_reg, arch.to_reg
-    return [*(state.regs[name] for name in names), state.mxcsr, state.x87_control,
-            state.x87_status & ~X87_SUMMARY, z3.BitVecVal(state.has_loaded, 1)]
+    cpu = image.processor
+    names = filter(None, (cpu.sp, cpu.bp, cpu.link, cpu.from_reg, cpu.to_reg))
+    return [*(state.regs[name] for name in names), *cpu.observed(state),
+            z3.BitVecVal(state.has_loaded, 1)]
 
 
 def have_same_effect(original: Proof, mutant: Proof) -> bool:
@@ -346,7 +352,7 @@ def have_same_effect(original: Proof, mutant: Proof) -> bool:
         for a, b in itertools.product(original.leave(call), mutant.leave(call)):
             if a.memory.keys() != b.memory.keys():
                 return False
-            pairs = [*zip(observed(original.arch, a), observed(original.arch, b)),
+            pairs = [*zip(observed(original.image, a), observed(original.image, b)),
                      *((content(a, *place, 1), content(b, *place, 1)) for place in a.memory)]
             if not is_true(z3.And([x == y for x, y in pairs]), a.path + b.path):
                 return False
@@ -390,14 +396,14 @@ def try_mutants(proof: Proof, is_all: bool) -> bool:
 
 def prove_object(path: Path, options: argparse.Namespace) -> bool:
     try:
-        proof = Proof(image := Image(path), options.inline_keeps)
+        proof = Proof(image := read_image(path), options.inline_keeps)
         tally = proof.run_all()
     except NotProved as error:
         print(f"{path.name}: NOT PROVED: {error}")
         return False
     claims = " ".join(f"{name}:{n}" for name, n in sorted(tally.claims.items()))
     control = "shared" if proof.shares_control else "own"
-    print(f"{path.name}: proved for {image.arch.name}, {control} control words: "
+    print(f"{path.name}: proved for {image.processor.name}, {control} control words: "
           f"{', '.join(site.name for site in proof.sites)}; {sum(tally.executed.values())} bytes, "
           f"{tally.paths} paths, claims {claims}; at most {tally.stack_use} bytes of stack")
     if options.mutants or options.all_mutants:
