@@ -34,7 +34,7 @@ from elftools.elf.sections import Symbol
 
 MAX_INSTRUCTIONS = 200  # on one path
 MAX_INSTRUCTION_SZ = 15  # bytes
-STACK_USE = 128  # bytes below its first SP that a switch may use
+STACK_USE = 160  # bytes below its first SP that a switch may use
 
 
 class NotProved(Exception):

@@ -30,6 +30,7 @@ try:
 
     from machine import (STACK_USE, Image, Machine, NotProved, Region, State, content,
                          forget_below, is_true, lay, low, unknown)
+    from machine_arm64 import ARM64, Arm64Image
     from machine_x86 import I386, X86_64, X86Image
 except ImportError as error:
     sys.exit(f"prove.py: {error}: apt-get install python3-z3 python3-capstone python3-pyelftools")
@@ -37,7 +38,8 @@ except ImportError as error:
 HEADER = Path(__file__).resolve().parents[2] / "aco.h"
 CONTROL_SZ = 4  # bytes
 BASE_SZ = 4  # bytes
-PROCESSORS = {("EM_X86_64", 64): (X86_64, X86Image), ("EM_386", 32): (I386, X86Image)}
+PROCESSORS = {("EM_X86_64", 64): (X86_64, X86Image), ("EM_386", 32): (I386, X86Image),
+              ("EM_AARCH64", 64): (ARM64, Arm64Image)}
 
 
 def read_image(path: Path) -> Image:
@@ -45,7 +47,7 @@ def read_image(path: Path) -> Image:
         elf = ELFFile(file)
         machine = elf["e_machine"], elf.elfclass
         if machine not in PROCESSORS or not elf.little_endian:
-            raise NotProved("neither x86-64 nor i386")
+            raise NotProved("neither x86-64 nor i386 nor arm64")
         processor, image = PROCESSORS[machine]
         return image(processor, elf)
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# acosw() keeps what docs/proof.md says, proved from its bytes for both processors, with own and
-# with shared control words, and together with the inline switch as the compilers at hand emit it.
-# The proof fails where it must: for every byte of acosw(), and for faults that were put into its
+# acosw() keeps what docs/proof.md says, proved from its bytes for x86-64, i386 and arm64, with own
+# and with shared control words, and together with the inline switch as the compilers at hand emit
+# it. The proof fails where it must: for every byte of acosw(), and for faults put into its
 # source. By hand, --all-mutants changes each bit instead of two bits of each byte, which takes some
-# minutes; here only the shortest build has that.
+# minutes; here only the shortest builds have that.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -26,8 +26,11 @@ find_python() {
     lack "no prover: apt-get install python3-z3 python3-capstone python3-pyelftools"
 }
 
+# Of the processor at hand: what compiles for it, and the option that protects branches.
+NAME='' COMPILE=() PROTECTION=''
+
 assemble() {
-    must "$1 does not assemble" "${compiler[@]}" "${@:3}" -I. -c "$1" -o "$2"
+    must "$1 does not assemble" "${COMPILE[@]}" "${@:3}" -I. -c "$1" -o "$2"
 }
 
 prove() {
@@ -38,14 +41,14 @@ prove() {
 # ---- acosw() -------------------------------------------------------------------------------------
 
 check_acosw() {
-    local width=$1 option mutants
+    local option mutants
     for option in -UACO_CONFIG_SHARE_FPU_MXCSR_ENV -DACO_CONFIG_SHARE_FPU_MXCSR_ENV; do
-        assemble acosw.S "$TMP/acosw.o" "$width" "$option"
+        assemble acosw.S "$TMP/acosw.o" "$option"
         mutants=$MUTANTS
-        [[ $width$option != -m32-D* ]] || mutants=--all-mutants
-        prove "$width $option" "$mutants" "$TMP/acosw.o"
-        assemble acosw.S "$TMP/acosw.o" "$width" "$option" -fcf-protection=full
-        prove "$width $option -fcf-protection=full" "$TMP/acosw.o"
+        [[ $NAME$option != @(-m32|arm64)-D* ]] || mutants=--all-mutants
+        prove "$NAME $option" "$mutants" "$TMP/acosw.o"
+        assemble acosw.S "$TMP/acosw.o" "$option" "$PROTECTION"
+        prove "$NAME $option $PROTECTION" "$TMP/acosw.o"
     done
 }
 
@@ -53,10 +56,10 @@ check_acosw() {
 
 # Compilers mark what they take from an asm statement; a switch is one with an indirect jump.
 label_switches() {
-    awk '/^\t?#APP/ { is_asm = 1; text = ""; next }
-         /^\t?#NO_APP/ {
+    awk '/^\t?(#|\/\/)APP/ { is_asm = 1; text = ""; next }
+         /^\t?(#|\/\/)NO_APP/ {
              is_asm = 0
-             if (text ~ /jmp[lq]?[ \t]+\*/) {
+             if (text ~ /jmp[lq]?[ \t]+\*|\tbr\tx17/) {
                  name = "inline_" ++n
                  text = name "_begin:\n" text name "_end:\n"
              }
@@ -67,54 +70,55 @@ label_switches() {
          { print }'
 }
 
+# check_inline WHAT REGISTER OPTION...: the inline switch has to keep the register, if one is given.
 check_inline() {
-    local cc=$1 width=$2 keeps=$3 what
-    shift 3
-    what="$cc $width $*"
+    local what=$1 keeps=$2
+    shift 2
     must "$what: inline_user.c does not compile" \
-        "$cc" "$width" -O2 "$@" -I. -S tools/proof/inline_user.c -o "$TMP/user.s"
+        "${COMPILE[@]}" -O2 "$@" -I. -S tools/proof/inline_user.c -o "$TMP/user.s"
     label_switches <"$TMP/user.s" >"$TMP/labelled.s"
-    must "$what: labels do not assemble" "$cc" "$width" -c "$TMP/labelled.s" -o "$TMP/user.o"
-    assemble acosw.S "$TMP/acosw.o" "$width" "$@"
+    assemble "$TMP/labelled.s" "$TMP/user.o"
+    assemble acosw.S "$TMP/acosw.o" "$@"
     must "$what: does not link" \
-        "$cc" "$width" -nostdlib -r "$TMP/user.o" "$TMP/acosw.o" -o "$TMP/both.o"
+        "${COMPILE[@]}" -nostdlib -r "$TMP/user.o" "$TMP/acosw.o" -o "$TMP/both.o"
     prove "$what" ${keeps:+"--inline-keeps=$keeps"} "$TMP/both.o"
     [[ $(<"$TMP/said") == *"acosw, inline_1, inline_2;"* ]] || fail "$what: no inline switch found"
 }
 
+# check_all_inline REGISTER
 check_all_inline() {
-    local width=$1 cc keeps pic option
-    for cc in "${FOUND[@]}"; do
-        # clang is given back one register that it may be addressing its frame through.
-        keeps=
-        [ "$cc" = gcc ] || { [ "$width" = -m64 ] && keeps=rbx || keeps=esi; }
-        for pic in -fno-pic -fPIC; do
-            for option in -UACO_CONFIG_SHARE_FPU_MXCSR_ENV -DACO_CONFIG_SHARE_FPU_MXCSR_ENV; do
-                check_inline "$cc" "$width" "$keeps" "$pic" "$option"
-            done
+    local pic option
+    for pic in -fno-pic -fPIC; do
+        for option in -UACO_CONFIG_SHARE_FPU_MXCSR_ENV -DACO_CONFIG_SHARE_FPU_MXCSR_ENV; do
+            check_inline "${COMPILE[0]} $NAME $pic $option" "$1" "$pic" "$option"
         done
     done
 }
 
 # ---- Faults in the source ------------------------------------------------------------------------
 
-# reject WHAT REASON EDIT: acosw.S with the edit must be refused for the reason. It is edited after
-# the preprocessor, one instruction in a line.
+# What faults are put into: acosw.S after the preprocessor, one instruction in a line.
+preprocess() {
+    must "acosw.S is not read" "${COMPILE[@]}" "$@" -I. -E -P acosw.S -o "$TMP/preprocessed.s"
+    tr ';' '\n' <"$TMP/preprocessed.s" >"$TMP/acosw.s"
+}
+
+# reject WHAT REASON EDIT: acosw.S with the edit must be refused for the reason.
 reject() {
     local what=$1 reason=$2 edit=$3
     sed "$edit" "$TMP/acosw.s" >"$TMP/fault.s"
     if cmp -s "$TMP/acosw.s" "$TMP/fault.s"; then
         fail "$what: the edit finds nothing in acosw.S"
     fi
-    assemble "$TMP/fault.s" "$TMP/fault.o" "$width"
+    assemble "$TMP/fault.s" "$TMP/fault.o"
     must_not "$what: proved" "NOT PROVED: .*$reason" "${PROVE[@]}" "$TMP/fault.o"
 }
 
-check_faults() {
+check_x86_faults() {
     local word=8 to=%rsi from=%rdi sp=%rsp saved=%r15 scratch=%r11
-    [ "$width" = -m64 ] || word=4 to=%ecx from=%eax sp=%esp saved=%edi scratch=%edx
-    "${compiler[@]}" "$width" -I. -E -P acosw.S | tr ';' '\n' >"$TMP/acosw.s"
+    [ "$NAME" = -m64 ] || word=4 to=%ecx from=%eax sp=%esp saved=%edi scratch=%edx
     local bp_load="mov[lq] .*($to), %[re]bp" jump='^ *jmp[lq] \*.*'
+    preprocess
 
     reject "unknown instruction" "no meaning is known for cld" "s/$jump/cld\n&/"
     reject "prefix" "the prefixes of ret" 's/^ *ret$/rep ret/'
@@ -145,11 +149,80 @@ check_faults() {
     reject "\`from\` lost" "X5: the register" "s/$jump/mov $to, $from\n&/"
 }
 
+check_arm64_faults() {
+    local jump='^ *br x17' bp_load='^ *ldr x29, .*'
+    preprocess "$PROTECTION"
+
+    reject "unknown instruction" "no meaning is known for nop" "s/$jump/nop\n&/"
+    reject "base register changed" "no meaning is known for ldr x4, .x1., #8" \
+        "s/$jump/ldr x4, [x1], 8\n&/"
+    reject "call of another file" "refers to what is in another" "s/$jump/bl elsewhere\n&/"
+    reject "address between instructions" "not aligned" 's/^ *adr x2, .*/&+2/'
+    reject "register not saved" "C2.0: x28 is" 's/KEEP x27, x28/KEEP x27, x2/'
+    reject "vector register not saved" "C2.0: d15 is" 's/KEEP d14, d15/KEEP d14, d16/'
+    reject "vector register not restored" "C2.0: d8 is" 's/TAKE d8, d9/TAKE d0, d9/'
+    reject "registers swapped" "C2.0: x19 is" 's/TAKE x19, x20/TAKE x20, x19/'
+    reject "registers saved below SP" "C2.0: x27 is" \
+        's/^ *sub sp, sp, 160/stp x27, x28, [sp, -96]\n&/; /KEEP x27, x28/d'
+    reject "frame pointer not loaded" "C2.0: the frame pointer" "/$bp_load/d"
+    reject "return address not saved" "C2.1: authenticates" '/str x30, .sp, 144./d'
+    reject "protector not loaded" "C2.1: init: the protector" '/ldr x30, .sp.$/d'
+    reject "signed with another SP" "C2.1: authenticates" \
+        's/hint 25/sub sp, sp, 16\n&\nadd sp, sp, 16/'
+    reject "not signed" "C2.1: authenticates" '/hint 25/d'
+    reject "SP not loaded" "C2.1: SP is" '/mov sp, x3/d'
+    reject "FPCR not loaded" "C2.2: the control words" '/msr fpcr/d'
+    reject "reserved bits of FPCR" "C2.2: may load reserved" 's/ldr w3,/ldrsw x3,/'
+    reject "SP not aligned" "C3: SP points at stack-152, which is not aligned" \
+        's/sub sp, sp, 160/sub sp, sp, 152/'
+    reject "record addressed through SP" "C3: SP points at to\\+0" "s/$bp_load/mov sp, x1\n&/"
+    reject "memory below SP used" "M: no known memory" \
+        's/^ *sub sp, sp, 160/stp x0, x1, [sp, -16]\nldp x0, x1, [sp, -16]\n&/'
+    reject "SP saved too early" "M: reads 8 bytes at stack\\+8" \
+        '/mov x3, sp/d; s/^ *sub sp, sp, 160/mov x3, sp\n&/'
+    reject "record of the other written" "M: writes 8 bytes at to\\+0" "s/$jump/str x0, [x1]\n&/"
+    reject "control words of the other written" "M: writes 4 bytes at to\\+24" \
+        "s/$jump/str w2, [x1, 24]\n&/"
+    reject "\`to\` lost" "X1: the register" "s/$jump/mov x1, x0\n&/"
+    reject "flags changed" "X2: FPSR" "s/$jump/mrs x2, fpcr\nmsr fpsr, x2\n&/"
+    reject "control words always loaded" "X4: control words" '/b.eq/d'
+    reject "\`from\` lost" "X5: the register" "s/$jump/mov x0, x1\n&/"
+    reject "jump by another register" "X6: no landing pad" 's/x17/x4/'
+}
+
+# ---- All processors ------------------------------------------------------------------------------
+
+# check_x86 WIDTH COMPILER: the inline switch with each compiler. clang is given back one register
+# that it may be addressing its frame through.
+check_x86() {
+    local cc base=rbx
+    [ "$1" = -m64 ] || base=esi
+    NAME=$1 PROTECTION=-fcf-protection=full
+    for cc in "${FOUND[@]}"; do
+        COMPILE=("$cc" "$1")
+        [ "$cc" = clang ] || check_all_inline ""
+        [ "$cc" != clang ] || check_all_inline "$base"
+    done
+    COMPILE=("${compiler[@]}" "$1")
+    check_acosw
+    check_x86_faults
+}
+
+check_arm64() {
+    NAME=arm64 PROTECTION=-mbranch-protection=standard
+    read -ra COMPILE <<<"${CROSS[arm64]}"
+    check_all_inline x19
+    check_acosw
+    check_arm64_faults
+}
+
 find_python
 find_compilers gcc clang
 for width in "${WIDTHS[@]}"; do
-    check_acosw "$width"
-    check_all_inline "$width"
-    check_faults
+    check_x86 "$width"
     echo "$width: each fault in the source is found"
 done
+if [ -n "${CROSS[arm64]:-}" ]; then
+    check_arm64
+    echo "arm64: each fault in the source is found"
+fi
