@@ -156,6 +156,8 @@ find_missing_tools() {
     printf 'int main(void) { return 0; }\n' |
         clang -fsanitize=address -x c - -o /dev/null 2> /dev/null ||
         MISSING+=("libclang-rt-dev|for the tests under clang's sanitizers, and fuzzing|")
+    command -v llvm-symbolizer > /dev/null ||
+        MISSING+=("llvm|for names of functions in what clang's sanitizers report|")
     /usr/bin/python3 -c 'import capstone, elftools, z3' 2> /dev/null ||
         MISSING+=("python3-z3 python3-capstone python3-pyelftools|for the proof of acosw|")
     if ((m32)) && ! printf '#include <vector>\n' |

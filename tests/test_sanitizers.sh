@@ -172,6 +172,7 @@ check_build() {
 }
 
 ct_builds=0
+! have clang || need llvm-symbolizer:llvm
 find_compilers gcc clang
 for build in "${BUILDS[@]}"; do
     read -ra words <<<"${build%|*}"
