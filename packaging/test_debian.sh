@@ -71,6 +71,8 @@ fi
 
 need dpkg-buildpackage:dpkg-dev dh:debhelper lintian:lintian python3:python3 \
     pkg-config:pkg-config cmake:cmake
+dpkg-checkbuilddeps packaging/debian/control ||
+    lack "dpkg-checkbuilddeps lacks a package: apt-get install build-essential"
 copy_project "$TMP/project"
 must "the Debian packages do not get built" "$TMP/project/packaging/build_debian.sh"
 # A first upload would close a bug of Debian's, which this one is not about.
