@@ -17,7 +17,7 @@
 int main(int argc, char **argv)
 {
     if (argc != 5 || strcmp(argv[1], "share") != 0) {
-        absent("only the workload share");
+        absent("no such workload");
     }
     size_t count = strtoul(argv[2], NULL, 10), live_sz = strtoul(argv[3], NULL, 10);
     uint64_t rounds = strtoul(argv[4], NULL, 10);
