@@ -176,8 +176,10 @@ find_missing_tools() {
     for tool in cmake pkg-config dpkg-buildpackage:dpkg-dev dh:debhelper lintian; do
         command -v "${tool%:*}" > /dev/null || MISSING+=("${tool#*:}|for the tests of packaging/|")
     done
-    [[ $(dpkg-query -W -f '${Status}' build-essential 2> /dev/null) == *' installed' ]] ||
-        MISSING+=("build-essential|for the test of Debian's packages|")
+    for tool in build-essential:packaging libjemalloc2:bench libmimalloc2.0:bench; do
+        [[ $(dpkg-query -W -f '${Status}' "${tool%:*}" 2> /dev/null) == *' installed' ]] ||
+            MISSING+=("${tool%:*}|for the tests of ${tool#*:}/|")
+    done
     for tool in python3 mandoc man:man-db; do
         command -v "${tool%:*}" > /dev/null || MISSING+=("${tool#*:}|for the manual pages|")
     done
