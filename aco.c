@@ -657,7 +657,7 @@ void aco_share_stack_destroy(aco_share_stack_t *share_stack)
 /*
  * How much copy_frames() may copy at once; known when this is compiled. SHORT says that all is at
  * most COPY_INLINE_MAX. Long frames are saved out from the cache to the cache: for that glibc's
- * memcpy(), from some 2 KiB on, is slow on processors of AMD (it leaves the copy to `rep movsb`),
+ * memcpy(), from some 2 KiB on, is slow on Zen 3 of AMD (it leaves the copy to `rep movsb`),
  * hence the pieces. They are mostly restored from memory, where it is right.
  */
 #define SHORT ((size_t)0)
