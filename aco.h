@@ -101,6 +101,8 @@
 #define ACO_ASM_LOAD_FPU call aco_load_fpucw_mxcsr@PLT
 #endif
 
+/* Where an arrival lies counts: unaligned, in half of the places tried a resume and a yield took
+ * 2.8 ns, as against 2.5 in the others and in nearly all of the aligned ones (Zen 3). */
 #define ACO_SWITCH_ASM(from, to)                                                                   \
     __asm__ volatile(ACO_ASM_BEGIN                                                                 \
                      ACO_ASM_KEEP_BASE("movq %%rbx, %%rax\n\tsubq %%rsp, %%rax\n\tmovl %%eax, ",   \
@@ -114,7 +116,7 @@
                      "movq " ACO_STR(ACO_REG(ACO_REG_IDX_BP, rsi)) ", %%rbp\n\t"                   \
                      "movq " ACO_STR(ACO_REG(ACO_REG_IDX_SP, rsi)) ", %%rsp\n\t"                   \
                      "jmpq *" ACO_STR(ACO_REG(ACO_REG_IDX_RETADDR, rsi)) "\n\t"                    \
-                     ACO_ASM_LEFT("int3")                                                          \
+                     ACO_ASM_LEFT("int3") ".p2align 5, 0xcc\n"                                     \
                      "1:\n\t" ACO_ASM_LAND("endbr64\n\t")                                          \
                      ACO_ASM_TAKE_BASE("movslq ", rsi, ", %%rbx\n\taddq %%rsp, %%rbx\n\t")         \
                      ACO_ASM_END                                                                   \
@@ -929,10 +931,16 @@ ACO_NORETURN void aco_funcp_protector(void);
  */
 #define ACO_LAUNDER(ptr) __asm__("" : "+r"(ptr))
 
-/* Tells the compiler what always holds, so that it need not look. */
-#define ACO_ASSUME(EX)                                                                             \
+/* Tells the compiler that the coroutine in the variable `co` runs, so that it need not load what
+ * aco_gtls_co is. Of two equal values gcc goes on with the one that costs less to have: a register
+ * that is cast, here, and not memory. */
+#define ACO_ASSUME_RUNNING(co)                                                                     \
     do {                                                                                           \
-        if (!(EX)) {                                                                               \
+        uintptr_t address = (uintptr_t)(co);                                                       \
+        ACO_LAUNDER(address);                                                                      \
+        const aco_t *running = aco_gtls_co;                                                        \
+        (co) = (aco_t *)address;                                                                   \
+        if (running != (co)) {                                                                     \
             __builtin_unreachable();                                                               \
         }                                                                                          \
     } while (0)
@@ -1026,7 +1034,7 @@ ACO_INLINE void aco_suspend(const char *call, aco_t *co)
     }
     aco_t *main_co = co->main_co;
     ACO_SWITCH(co, main_co);
-    ACO_ASSUME(aco_gtls_co == co);
+    ACO_ASSUME_RUNNING(co);
     if (aco_unlikely(co->wakes)) {
         aco_wake(co);
     }
@@ -1073,7 +1081,7 @@ ACO_INLINE void aco_yield_to(aco_t *co)
         aco_gtls_co = co;
         ACO_SWITCH(self, co);
     }
-    ACO_ASSUME(aco_gtls_co == self);
+    ACO_ASSUME_RUNNING(self);
     if (aco_unlikely(self->wakes)) {
         aco_wake(self);
     }
