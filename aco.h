@@ -932,8 +932,17 @@ ACO_NORETURN void aco_funcp_protector(void);
 #define ACO_LAUNDER(ptr) __asm__("" : "+r"(ptr))
 
 /* Tells the compiler that the coroutine in the variable `co` runs, so that it need not load what
- * aco_gtls_co is. Of two equal values gcc goes on with the one that costs less to have: a register
- * that is cast, here, and not memory. */
+ * aco_gtls_co is: were that to be at an address got before the switch, it would be another thread's
+ * for who was handed over. Of two equal values, clang goes on with the older one, and gcc with the
+ * one that is made with less: a register that is cast, not memory. */
+#ifdef __clang__
+#define ACO_ASSUME_RUNNING(co)                                                                     \
+    do {                                                                                           \
+        if (aco_gtls_co != (co)) {                                                                 \
+            __builtin_unreachable();                                                               \
+        }                                                                                          \
+    } while (0)
+#else
 #define ACO_ASSUME_RUNNING(co)                                                                     \
     do {                                                                                           \
         uintptr_t address = (uintptr_t)(co);                                                       \
@@ -944,6 +953,7 @@ ACO_NORETURN void aco_funcp_protector(void);
             __builtin_unreachable();                                                               \
         }                                                                                          \
     } while (0)
+#endif
 
 /* The cold paths. */
 __attribute__((cold)) aco_t *aco_check_resume(const aco_t *co);
