@@ -41,9 +41,9 @@ void aco_attach(aco_t *co, aco_t *main_co);
  * variable is constant within a function, also that of the running coroutine, which aco_yield(),
  * aco_get_co(), aco_get_arg() and their kind use. On x86, programs (also -fPIE) use no such
  * address: they reach thread-locals by a segment register. Position-independent code of shared
- * libraries does (-fPIC), and on other processors all code does. Whether one is kept across a yield depends on
- * compiler and options: gcc 12 for x86 does so in loops with -m32, and anywhere with
- * -mtls-dialect=gnu2; clang 14 doesn't, but none promises it.
+ * libraries does (-fPIC), and on other processors all code does. Whether one is kept across a yield
+ * depends on compiler and options: gcc 12 for x86 does so in loops with -m32, and anywhere with
+ * -mtls-dialect=gnu2, clang 14 for x86 doesn't; for arm64 both do. None promises anything.
  * So there, a function that goes on in another thread
  *   - yields by aco_movable_yield(), never by aco_yield(), aco_yield_to() or aco_yield_value(),
  *   - gets the running coroutine by aco_movable_co(),
