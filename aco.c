@@ -818,11 +818,11 @@ static void take_from_list(aco_t *co)
 #define take_from_list(co) ((void)0)
 #endif
 
-/* What aco_create() can know to be wrong. */
-static inline void check_create(const aco_t *main_co, const aco_share_stack_t *share_stack,
-                                size_t save_stack_sz, aco_cofuncp_t fp, const void *arg)
+/* What aco_create() and its kind can know to be wrong. */
+static inline void check_create(const char *call, const aco_t *main_co,
+                                const aco_share_stack_t *share_stack, size_t save_stack_sz,
+                                aco_cofuncp_t fp, const void *arg)
 {
-    const char *call = "aco_create";
     demand(aco_thread.is_ready, call, NULL,
            "the thread is not prepared: call aco_thread_init() first");
     if (main_co == NULL) {
@@ -878,10 +878,11 @@ static aco_t *create_at(void *memory, size_t sz, aco_t *main_co, aco_share_stack
     return co;
 }
 
-aco_t *aco_try_create(aco_t *main_co, aco_share_stack_t *share_stack, size_t save_stack_sz,
-                      aco_cofuncp_t fp, void *arg)
+/* What aco_try_create() does in the name of `call`. */
+static aco_t *try_create(const char *call, aco_t *main_co, aco_share_stack_t *share_stack,
+                         size_t save_stack_sz, aco_cofuncp_t fp, void *arg)
 {
-    check_create(main_co, share_stack, save_stack_sz, fp, arg);
+    check_create(call, main_co, share_stack, save_stack_sz, fp, arg);
     if (main_co != NULL && save_stack_sz == 0) {
         save_stack_sz = SAVE_STACK_DEFAULT_SZ;
     }
@@ -895,12 +896,19 @@ aco_t *aco_try_create(aco_t *main_co, aco_share_stack_t *share_stack, size_t sav
     return co;
 }
 
+aco_t *aco_try_create(aco_t *main_co, aco_share_stack_t *share_stack, size_t save_stack_sz,
+                      aco_cofuncp_t fp, void *arg)
+{
+    return try_create("aco_try_create", main_co, share_stack, save_stack_sz, fp, arg);
+}
+
 aco_t *aco_create(aco_t *main_co, aco_share_stack_t *share_stack, size_t save_stack_sz,
                   aco_cofuncp_t fp, void *arg)
 {
-    aco_t *co = aco_try_create(main_co, share_stack, save_stack_sz, fp, arg);
+    const char *call = "aco_create";
+    aco_t *co = try_create(call, main_co, share_stack, save_stack_sz, fp, arg);
     if (co == NULL) {
-        fail_alloc("aco_create", NULL);
+        fail_alloc(call, NULL);
     }
     return co;
 }
@@ -908,7 +916,7 @@ aco_t *aco_create(aco_t *main_co, aco_share_stack_t *share_stack, size_t save_st
 aco_t *aco_create_in(void *memory, size_t sz, aco_t *main_co, aco_share_stack_t *share_stack,
                      aco_cofuncp_t fp, void *arg)
 {
-    check_create(main_co, share_stack, 0, fp, arg);
+    check_create("aco_create_in", main_co, share_stack, 0, fp, arg);
     if (memory == NULL || (uintptr_t)memory % SAVE_STACK_GRANULE != 0 || sz < CO_SZ) {
         errno = EINVAL;
         return NULL;

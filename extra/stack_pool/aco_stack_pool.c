@@ -539,16 +539,17 @@ static inline aco_t *create_co(aco_share_stack_t *s, aco_t *main_co, aco_cofuncp
     return aco_create_in(head->co, sizeof(head->co), main_co, s, fp, arg);
 }
 
-static inline void demand_main_co(const aco_t *main_co, const char *call)
+static inline void demand_arguments(const aco_t *main_co, aco_cofuncp_t fp, const char *call)
 {
     demand(main_co != NULL, call, "main_co is NULL: pass the parent of the new coroutine");
+    demand(fp != NULL, call, "the entry function is NULL: a coroutine needs one");
 }
 
 aco_t *aco_stack_pool_create_co(aco_stack_pool_t *pool, aco_t *main_co, aco_cofuncp_t fp, void *arg)
 {
     const char *call = "aco_stack_pool_create_co";
     demand_pool(pool, call);
-    demand_main_co(main_co, call);
+    demand_arguments(main_co, fp, call);
     return create_co(take(pool, call), main_co, fp, arg);
 }
 
@@ -557,7 +558,7 @@ aco_t *aco_stack_pool_try_create_co(aco_stack_pool_t *pool, aco_t *main_co, aco_
 {
     const char *call = "aco_stack_pool_try_create_co";
     demand_pool(pool, call);
-    demand_main_co(main_co, call);
+    demand_arguments(main_co, fp, call);
     aco_share_stack_t *s = take(pool, NULL);
     return s != NULL ? create_co(s, main_co, fp, arg) : NULL;
 }

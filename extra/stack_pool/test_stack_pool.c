@@ -994,7 +994,7 @@ static const struct {
     {destroy_one_of_two, "aco_stack_pool_destroy_co", "still exists"},
     {create_without_parent, "aco_stack_pool_create_co", "main_co is NULL"},
     {try_create_without_parent, "aco_stack_pool_try_create_co", "main_co is NULL"},
-    {create_without_function, "aco_create", "entry function is NULL"},
+    {create_without_function, "aco_stack_pool_create_co", "entry function is NULL"},
     {destroy_with_stacks_out, "aco_stack_pool_destroy", "in use"},
     {make_with_unknown_flag, "aco_stack_pool_new", "flag"},
     {ask_for_no_stats, "aco_stack_pool_stats", "nowhere"},
