@@ -42,7 +42,7 @@ class Mode:
         self.process_s = process_s  # of a process: then it is killed
 
 
-FULL = Mode("full", 5, 0.25, 20, 2220, 120)
+FULL = Mode("full", 9, 0.25, 12, 2220, 120)
 QUICK = Mode("quick", 3, 0.03, 2, 165, 15)
 CHECK = Mode("check", 0, 0, 0, 600, 20)
 
