@@ -945,11 +945,11 @@ ACO_NORETURN void aco_funcp_protector(void);
 #else
 #define ACO_ASSUME_RUNNING(co)                                                                     \
     do {                                                                                           \
-        uintptr_t address = (uintptr_t)(co);                                                       \
-        ACO_LAUNDER(address);                                                                      \
-        const aco_t *running = aco_gtls_co;                                                        \
-        (co) = (aco_t *)address;                                                                   \
-        if (running != (co)) {                                                                     \
+        uintptr_t aco_address = (uintptr_t)(co);                                                   \
+        ACO_LAUNDER(aco_address);                                                                  \
+        const aco_t *aco_running = aco_gtls_co;                                                    \
+        (co) = (aco_t *)aco_address;                                                               \
+        if (aco_running != (co)) {                                                                 \
             __builtin_unreachable();                                                               \
         }                                                                                          \
     } while (0)
