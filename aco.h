@@ -101,8 +101,6 @@
 #define ACO_ASM_LOAD_FPU call aco_load_fpucw_mxcsr@PLT
 #endif
 
-/* Where an arrival lies counts: unaligned, in half of the places tried a resume and a yield took
- * 2.8 ns, as against 2.5 in the others and in nearly all of the aligned ones (Zen 3). */
 #define ACO_SWITCH_ASM(from, to)                                                                   \
     __asm__ volatile(ACO_ASM_BEGIN                                                                 \
                      ACO_ASM_KEEP_BASE("movq %%rbx, %%rax\n\tsubq %%rsp, %%rax\n\tmovl %%eax, ",   \
@@ -116,7 +114,7 @@
                      "movq " ACO_STR(ACO_REG(ACO_REG_IDX_BP, rsi)) ", %%rbp\n\t"                   \
                      "movq " ACO_STR(ACO_REG(ACO_REG_IDX_SP, rsi)) ", %%rsp\n\t"                   \
                      "jmpq *" ACO_STR(ACO_REG(ACO_REG_IDX_RETADDR, rsi)) "\n\t"                    \
-                     ACO_ASM_LEFT("int3") ".p2align 5, 0xcc\n"                                     \
+                     ACO_ASM_LEFT("int3")                                                          \
                      "1:\n\t" ACO_ASM_LAND("endbr64\n\t")                                          \
                      ACO_ASM_TAKE_BASE("movslq ", rsi, ", %%rbx\n\taddq %%rsp, %%rbx\n\t")         \
                      ACO_ASM_END                                                                   \
