@@ -1026,6 +1026,7 @@ ACO_INLINE void aco_resume(aco_t *co)
     }
     if (aco_unlikely(!co->is_owner)) {
         aco_acquire(co);
+        main_co = co->main_co; /* not kept across the call */
     }
     aco_gtls_co = co;
     ACO_SWITCH(main_co, co);
@@ -1036,11 +1037,14 @@ ACO_INLINE void aco_resume(aco_t *co)
 /* What aco_yield() and its kind do in the name of `call`, with `co` that runs. */
 ACO_INLINE void aco_suspend(const char *call, aco_t *co)
 {
-    ACO_LAUNDER(co);
-    if (aco_unlikely(co == NULL || co->main_co == NULL)) {
+    if (aco_unlikely(co == NULL)) { /* which in a loop is known of who has arrived */
         aco_misuse(call, co);
     }
     aco_t *main_co = co->main_co;
+    ACO_LAUNDER(main_co);
+    if (aco_unlikely(main_co == NULL)) {
+        aco_misuse(call, co);
+    }
     ACO_SWITCH(co, main_co);
     ACO_ASSUME_RUNNING(co);
     if (aco_unlikely(co->wakes)) {
