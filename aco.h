@@ -1037,11 +1037,11 @@ ACO_INLINE void aco_resume(aco_t *co)
 /* What aco_yield() and its kind do in the name of `call`, with `co` that runs. */
 ACO_INLINE void aco_suspend(const char *call, aco_t *co)
 {
-    if (aco_unlikely(co == NULL)) { /* which in a loop is known of who has arrived */
+    if (aco_unlikely(co == NULL)) {
         aco_misuse(call, co);
     }
     aco_t *main_co = co->main_co;
-    ACO_LAUNDER(main_co);
+    ACO_LAUNDER(main_co); /* not `co`: after an arrival, compilers know that it isn't NULL */
     if (aco_unlikely(main_co == NULL)) {
         aco_misuse(call, co);
     }
