@@ -2,10 +2,11 @@
 /*
  * Share stacks, save stacks and the life of coroutines. The switch itself is in aco.h (inline) and
  * acosw.S; this file prepares for it what does not lie in place. Relies on libc and mmap() only,
- * and compiles as C99 and as C++11.
+ * and compiles as gnu89, C99 and C++11, and later ones.
  *
  * Invariants, for a share stack s and a non-main coroutine co:
- *   I1  s->owner == NULL, or s->owner->share_stack == s; co->is_owner says the same from its side
+ *   I1  s->in_place == NULL, or its share_stack is s; co->is_owner says the same from its side.
+ *       s->owner repeats it for programs, which may write to it: nothing here reads it
  *   I2  co suspended and owner: its frames are in place, and reg[SP] lies within the stack, at or
  *       below align_retptr
  *   I3  co suspended and not owner: save_stack.valid_sz == align_retptr - reg[SP] <= save_stack.sz
@@ -15,11 +16,13 @@
  *       their stacks, each until its aco_exit()
  *   I6  co->save_stack.ptr is to be freed if and only if co->blocks says so; otherwise it came in
  *       one block with co, or with the aco_t that co was copied from
+ *   I7  s lives as long as s->ct_coroutines is not 0: no fewer than have started on s or were
+ *       created on it
  */
 
-/* For MAP_ANONYMOUS and its kind, also where the dialect is strict. */
-#ifndef _DEFAULT_SOURCE
-#define _DEFAULT_SOURCE
+/* For MAP_ANONYMOUS and dl_iterate_phdr(), also where the dialect is strict. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
 #endif
 
 /* Emits the functions that are inline elsewhere. */
@@ -27,6 +30,10 @@
 #include "aco.h"
 
 #include <errno.h>
+#ifdef __ELF__
+#include <link.h>
+#endif
+#include <pthread.h>
 #include <stddef.h>
 #ifdef ACO_USE_VALGRIND
 #include <valgrind/memcheck.h>
@@ -55,12 +62,14 @@ CHECK(the_switch_finds_base, offsetof(aco_t, base) == ACO_BASE);
 #define STACK_MIN_SZ ((size_t)4096)        /* bytes */
 #define TOP_SZ 16u                         /* bytes; unused above the protector */
 #define SAVE_STACK_DEFAULT_SZ 64u          /* bytes: an entry function that mostly yields */
+#define SAVE_STACK_USUAL_MAX_SZ 512u       /* bytes; more is not taken for usual */
 #define SAVE_STACK_GRANULE 16u             /* bytes; of the block of an aco_t and of later ones */
 #define CO_SZ round_up(sizeof(aco_t), SAVE_STACK_GRANULE)
 #define COPY_INLINE_MAX 255u               /* bytes; above, memcpy() is faster */
 #define PREFETCH_MAX_SZ 2048u              /* bytes; more gained nothing */
 #define CACHE_LINE_SZ 64u                  /* bytes; only speed depends on it */
 #define FAILURE_LINE_SZ 400u               /* bytes, on a coroutine's stack */
+#define PROGRAM_NAME_SZ 256u               /* bytes, there too; half of it is shown */
 #define RED_ZONE_SZ 128u                   /* bytes below SP that a leaf function may use */
 #define FAKE_STACK_MIN_SZ ((size_t)1 << 16) /* bytes; of the stacks that ASan's limits allow */
 #define FAKE_STACK_MAX_SZ ((size_t)1 << 20) /* bytes */
@@ -103,17 +112,75 @@ static void put_number(line_t *line, uintptr_t number, unsigned base)
     put(line, first);
 }
 
+static void put_address(line_t *line, uintptr_t address)
+{
+    put(line, "0x");
+    put_number(line, address, 16);
+}
+
+#ifdef __ELF__
+
+/* A program or shared library, and an address in it. */
+typedef struct {
+    uintptr_t address;
+    uintptr_t base; /* what was added to the file's addresses when it was loaded */
+    const char *file;
+} place_t;
+
+/* Of dl_iterate_phdr(): whether `arg`, a place, lies in the object that `info` describes. */
+static int find_place(struct dl_phdr_info *info, size_t sz, void *arg)
+{
+    place_t *place = (place_t *)arg;
+    const ElfW(Phdr) *segment = info->dlpi_phdr, *end = segment + info->dlpi_phnum;
+    (void)sz;
+    for (; segment != end; segment++) {
+        if (segment->p_type == PT_LOAD &&
+            place->address - (info->dlpi_addr + segment->p_vaddr) < segment->p_memsz) {
+            place->base = info->dlpi_addr;
+            place->file = info->dlpi_name;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Puts an address of code as FILE(+OFFSET), which addr2line takes. */
+static void put_code(line_t *line, uintptr_t address)
+{
+    char program[PROGRAM_NAME_SZ];
+    place_t place = {address, 0, NULL};
+    if (dl_iterate_phdr(find_place, &place) == 0) {
+        put_address(line, address);
+        return;
+    }
+    if (*place.file == '\0') { /* the program itself */
+        ssize_t sz = readlink("/proc/self/exe", program, sizeof(program) - 1);
+        program[sz > 0 ? sz : 0] = '\0';
+        place.file = program;
+    }
+    const char *name = strrchr(place.file, '/');
+    put(line, name == NULL || strlen(place.file) < PROGRAM_NAME_SZ / 2 ? place.file : name + 1);
+    put(line, "(+");
+    put_address(line, address - place.base);
+    put(line, ")");
+}
+
+#else
+#define put_code(line, address) put_address(line, address)
+#endif
+
 ACO_NORETURN static void die(line_t *line, const aco_t *co)
 {
-    put(line, " (coroutine 0x");
-    put_number(line, (uintptr_t)co, 16);
-    if (co != NULL) {
-        put(line, ", entry function 0x");
-        put_number(line, (uintptr_t)co->fp, 16);
+    put(line, " (coroutine ");
+    put_address(line, (uintptr_t)co);
+    if (co != NULL && co->fp != NULL) {
+        put(line, ", entry function ");
+        put_code(line, (uintptr_t)co->fp);
     }
     put(line, ")");
     line->text[line->sz++] = '\n';
-    for (size_t done = 0; done < line->sz;) {
+    size_t done = 0;
+    while (done < line->sz) {
         ssize_t written = write(STDERR_FILENO, line->text + done, line->sz - done);
         if (written > 0) {
             done += (size_t)written;
@@ -132,8 +199,7 @@ static void begin(line_t *line, const char *call)
     put(line, ": ");
 }
 
-/* Misuse: which call, which rule was broken and what to do, which coroutine. */
-ACO_NORETURN static void fail(const char *call, const aco_t *co, const char *rule_and_remedy)
+void aco_i_fail(const char *call, const aco_t *co, const char *rule_and_remedy)
 {
     line_t line;
     begin(&line, call);
@@ -144,7 +210,7 @@ ACO_NORETURN static void fail(const char *call, const aco_t *co, const char *rul
 static inline void demand(int holds, const char *call, const aco_t *co, const char *rule_and_remedy)
 {
     if (aco_unlikely(!holds)) {
-        fail(call, co, rule_and_remedy);
+        aco_i_fail(call, co, rule_and_remedy);
     }
 }
 
@@ -160,14 +226,13 @@ void aco_assert_failed(const char *text, const char *file, int line_number, cons
     die(&line, aco_gtls_co);
 }
 
-/* For the inline functions: what only a running coroutine may call, or what wants a coroutine. */
+/* For the inline functions: what only a running coroutine may call, for itself. */
 void aco_misuse(const char *call, const aco_t *co)
 {
-    demand(co != NULL, call, co, "no coroutine: the argument or aco_get_co() is NULL: "
-           "call it in a coroutine, or pass what aco_create() returned");
-    demand(co->main_co != NULL, call, co, "called by or for a main coroutine: "
-           "call it in the entry function of a coroutine, or in what that calls");
-    fail(call, co, "the coroutine is not the one that runs: let it call this itself");
+    demand(co == aco_gtls_co, call, co,
+           "the coroutine is NULL, or not the one that runs: pass aco_get_co()");
+    aco_i_fail(call, co, "no coroutine is running: call it in an entry function, or in what that "
+               "calls");
 }
 
 /* ==== Memory ================================================================================= */
@@ -181,6 +246,18 @@ void aco_set_allocator(void *(*new_allocate)(size_t sz), void (*new_release)(voi
            "a function is NULL: pass both, malloc and free for the default ones");
     allocate = new_allocate;
     release = new_release;
+}
+
+void *aco_i_allocate(size_t sz)
+{
+    return allocate(sz);
+}
+
+void aco_i_release(void *ptr)
+{
+    if (ptr != NULL) {
+        release(ptr);
+    }
 }
 
 /* The last request that failed, for words about it. */
@@ -197,6 +274,22 @@ static void *note_failure(const char *function, size_t sz)
     return NULL;
 }
 
+/* An allocator of the program's may leave errno as it was: it counts as out of memory. */
+static const char *remedy_of(int error)
+{
+    switch (error) {
+    case EPERM:
+    case EACCES:
+    case ENOSYS:
+        return ": the system forbids the call: let its seccomp filter or security policy allow it";
+    case EAGAIN:
+        return ": too much memory is locked: raise the limit on that, or don't mlockall()";
+    default:
+        return ": free something first, or raise the limit on memory or on mappings"
+               " (vm.max_map_count)";
+    }
+}
+
 ACO_NORETURN static void fail_alloc(const char *call, const aco_t *co)
 {
     int error = errno;
@@ -207,34 +300,31 @@ ACO_NORETURN static void fail_alloc(const char *call, const aco_t *co)
     put_number(&line, failed.sz, 10);
     put(&line, " bytes failed, errno ");
     put_number(&line, (uintptr_t)error, 10);
-    put(&line, ": free something first, or raise the limit on memory or on mappings"
-               " (vm.max_map_count)");
+    put(&line, remedy_of(error));
     die(&line, co);
 }
 
 static void *try_allocate(size_t sz)
 {
     void *ptr = allocate(sz);
-    return ptr != NULL ? ptr : note_failure("malloc", sz);
+    return ptr != NULL
+               ? ptr
+               : note_failure(allocate == malloc ? "malloc" : "the program's allocator", sz);
 }
 
 /* ==== Thread state =========================================================================== */
 
+/* It has no other name than that with the configuration: what was compiled with the header of libaco
+ * 1.x, which lays structs out in another way, refers to the plain one. */
 __thread aco_t *aco_gtls_co;
 #ifdef ACO_CONFIG_LIST
 __thread aco_t *aco_gtls_list;
 #endif
 
-/* The names without a configuration, for debuggers and bindings. */
-extern __thread aco_t *aco_gtls_co_plain __asm__(ACO_STR(__USER_LABEL_PREFIX__) "aco_gtls_co")
-    __attribute__((alias(ACO_SYMBOL("aco_gtls_co"))));
-void aco_thread_init_plain(aco_cofuncp_t last_word) __asm__(ACO_STR(__USER_LABEL_PREFIX__)
-    "aco_thread_init") __attribute__((alias(ACO_SYMBOL("aco_thread_init"))));
-
 static __thread struct {
     char is_ready;            /* aco_thread_init() was called */
     uint32_t control_words;   /* of new coroutines, in the form of reg[ACO_REG_IDX_FPU] */
-    aco_cofuncp_t last_word;  /* never NULL once ready */
+    aco_cofuncp_t last_word;  /* not NULL once ready */
 } aco_thread;
 
 int aco_version(void)
@@ -244,8 +334,8 @@ int aco_version(void)
 
 static void default_last_word(void)
 {
-    fail("aco_exit", aco_gtls_co,
-         "the entry function returned: end it with aco_exit(), or see aco_return_ends()");
+    aco_i_fail("aco_exit", aco_gtls_co,
+               "the entry function returned: end it with aco_exit(), or see aco_return_ends()");
 }
 
 void aco_funcp_protector(void)
@@ -266,12 +356,96 @@ void aco_runtime_test(void)
     aco_assert(page_sz > 0 && (size_t)page_sz % STACK_ALIGNMENT == 0);
 }
 
-void aco_thread_init(aco_cofuncp_t last_word)
+/* Before glibc 2.34, programs without threads are not linked with the library that has these. */
+#ifdef __GLIBC__
+#if !__GLIBC_PREREQ(2, 34)
+#pragma weak pthread_key_create
+#pragma weak pthread_key_delete
+#pragma weak pthread_setspecific
+#define HAS_THREADS (pthread_key_create != NULL)
+#endif
+#endif
+#ifndef HAS_THREADS
+#define HAS_THREADS 1
+#endif
+
+/* Not NULL in a thread that is prepared, so that its end is seen. */
+static pthread_key_t prepared;
+static char sees_ends;
+
+/* pthread_exit() and pthread_cancel() unwind the stack that they find, and that of a coroutine ends
+ * at its entry function: they can't go on at the inline switch, which is no call to compilers. */
+static void check_end(void *thread)
 {
+    const aco_t *co = aco_gtls_co;
+    (void)thread;
+    demand(co == NULL || co->main_co == NULL, "pthread_exit", co, "the thread has ended, or was "
+           "cancelled, while the coroutine ran, and its own cleanups were left out: let it end on "
+           "its own stack");
+}
+
+static __attribute__((constructor)) void begin_to_see_ends(void)
+{
+    sees_ends = HAS_THREADS && pthread_key_create(&prepared, check_end) == 0;
+}
+
+/* The library may be unloaded before a thread ends. */
+static __attribute__((destructor)) void see_no_more_ends(void)
+{
+    if (sees_ends) {
+        pthread_key_delete(prepared);
+    }
+}
+
+static void put_version(line_t *line, int version)
+{
+    put_number(line, (uintptr_t)version / 10000, 10);
+    put(line, ".");
+    put_number(line, (uintptr_t)version / 100 % 100, 10);
+    put(line, ".");
+    put_number(line, (uintptr_t)version % 100, 10);
+}
+
+/* A library serves older headers of its major version. */
+static void check_version(int version)
+{
+    if (aco_likely(version <= ACO_VERSION && version / 10000 == ACO_VERSION_MAJOR)) {
+        return;
+    }
+    line_t line;
+    begin(&line, "aco_thread_init");
+    put(&line, "the library is ");
+    put_version(&line, ACO_VERSION);
+    put(&line, ", and can't serve what was compiled with aco.h ");
+    put_version(&line, version);
+    put(&line, ": compile all with the aco.h of the library that is linked");
+    die(&line, aco_gtls_co);
+}
+
+void aco_i_thread_init(aco_cofuncp_t last_word, int version)
+{
+    check_version(version);
     aco_runtime_test();
+    if (sees_ends) {
+        pthread_setspecific(prepared, &aco_thread);
+    }
     aco_save_fpucw_mxcsr(&aco_thread.control_words);
-    aco_thread.last_word = last_word != NULL ? last_word : default_last_word;
+    if (last_word != NULL) {
+        aco_thread.last_word = last_word;
+    } else if (aco_thread.last_word == NULL) {
+        aco_thread.last_word = default_last_word;
+    }
     aco_thread.is_ready = 1;
+}
+
+/* Whether `co` runs, or waits for one that it has resumed. */
+static int is_running(const aco_t *co)
+{
+    const aco_t *running = aco_gtls_co;
+    while (running != NULL && running != co) {
+        running = running->main_co;
+    }
+    return running != NULL;
 }
 
 /* ==== What tools must know =================================================================== */
@@ -279,6 +453,7 @@ void aco_thread_init(aco_cofuncp_t last_word)
 /*
  * tell_stack_new(s), tell_stack_destroyed(s)
  * tell_created(co)
+ * tell_moved(co)         `co` will start on another share stack than it was created on
  * tell_saved(co, sp)     the frames of `co` from `sp` up were copied out of its share stack
  * tell_acquired(co, sp)  `co` gets its share stack, and its frames are about to come to `sp`
  * tell_ferry(ferry, parent)  `ferry` is switched to in the place of `parent`, on its stack
@@ -338,6 +513,7 @@ static void tell_ferry(aco_t *ferry, const aco_t *parent)
 }
 
 #define tell_created(co) ((void)(co))
+#define tell_moved(co) ((void)(co))
 #define tell_abandoned(co) ((void)(co))
 #define tell_destroyed(co) ((void)(co))
 
@@ -387,7 +563,8 @@ static void tell_roots(const aco_t *co, void (*tell)(const void *, size_t))
 /* Not through memcpy(), which ASan watches. */
 aco_attr_no_asan static void copy_unwatched(void *to, const void *from, size_t sz)
 {
-    for (size_t i = 0; i < sz; i++) {
+    size_t i;
+    for (i = 0; i < sz; i++) {
         ((volatile char *)to)[i] = ((const volatile char *)from)[i];
     }
 }
@@ -401,9 +578,18 @@ static void tell_stack_destroyed(aco_share_stack_t *s)
 {
     forget_frames(s, (char *)s->ptr);
     __lsan_unregister_root_region(s->ptr, s->sz);
+    if (s->ct_coroutines != 0) { /* it may count one for ever, see mark_of() */
+        __lsan_ignore_object(s);
+    }
 }
 
 #define tell_ferry(ferry, parent) (*(ferry) = *(parent))
+
+static void tell_moved(aco_t *co)
+{
+    co->stack_ptr = co->share_stack->ptr;
+    co->stack_sz = co->share_stack->align_limit + ACO_RETPTR_SZ;
+}
 
 static void tell_created(aco_t *co)
 {
@@ -411,8 +597,7 @@ static void tell_created(aco_t *co)
     co->sanitizer_shadow = NULL;
     co->sanitizer_sp = NULL;
     if (co->share_stack != NULL) {
-        co->stack_ptr = co->share_stack->ptr;
-        co->stack_sz = co->share_stack->align_validsz;
+        tell_moved(co);
     }
 }
 
@@ -513,6 +698,8 @@ static void tell_destroyed(aco_t *co)
 
 #define tell_ferry(ferry, parent) (*(ferry) = *(parent))
 
+#define tell_moved(co) ((void)0)
+
 /* Others get a fiber later: an aco_t that is copied before its first resume has none yet. */
 static void tell_created(aco_t *co)
 {
@@ -540,6 +727,7 @@ void *aco_fiber_of(aco_t *co)
 
 #else
 #define tell_created(co) ((void)0)
+#define tell_moved(co) ((void)0)
 #define tell_ferry(ferry, parent) ((void)0)
 #define tell_acquired(co, sp) ((void)0)
 #define tell_destroyed(co) ((void)0)
@@ -552,13 +740,16 @@ void *aco_fiber_of(aco_t *co)
 static void *map_stack(aco_share_stack_t *s, size_t guard_sz)
 {
     s->real_sz = s->sz + guard_sz;
-    /* MAP_STACK keeps huge pages away, of which one would make a small stack cost 2 MiB. */
     s->real_ptr = mmap(NULL, s->real_sz, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
     if (s->real_ptr == MAP_FAILED) {
         return note_failure("mmap", s->real_sz);
     }
-    if (guard_sz != 0 && mprotect(s->real_ptr, guard_sz, PROT_NONE) != 0) {
+#ifdef MADV_NOHUGEPAGE
+    /* A huge page would make a small stack cost 2 MiB. Not all kernels take MAP_STACK for this. */
+    (void)madvise(s->real_ptr, s->real_sz, MADV_NOHUGEPAGE);
+#endif
+    if (guard_sz != 0 && mprotect(s->real_ptr, guard_sz, PROT_READ) != 0) {
         int error = errno;
         munmap(s->real_ptr, s->real_sz);
         errno = error;
@@ -577,6 +768,7 @@ static void lay_out_stack(aco_share_stack_t *s)
     s->align_retptr = (char *)s->align_highptr - ACO_RETPTR_SZ;
     s->align_validsz = high - (uintptr_t)s->ptr;
     s->align_limit = s->align_validsz - ACO_RETPTR_SZ;
+    s->usual_sz = SAVE_STACK_DEFAULT_SZ;
     void *protector = (void *)(uintptr_t)aco_funcp_protector_asm;
     memcpy(s->align_retptr, &protector, sizeof(protector));
     tell_stack_new(s);
@@ -607,18 +799,23 @@ aco_share_stack_t *aco_try_share_stack_new2(size_t sz, char guard_page_enabled)
     return s;
 }
 
-aco_share_stack_t *aco_share_stack_new2(size_t sz, char guard_page_enabled)
+static aco_share_stack_t *new_share_stack(const char *call, size_t sz, char guard_page_enabled)
 {
     aco_share_stack_t *s = aco_try_share_stack_new2(sz, guard_page_enabled);
     if (s == NULL) {
-        fail_alloc("aco_share_stack_new2", NULL);
+        fail_alloc(call, NULL);
     }
     return s;
 }
 
+aco_share_stack_t *aco_share_stack_new2(size_t sz, char guard_page_enabled)
+{
+    return new_share_stack("aco_share_stack_new2", sz, guard_page_enabled);
+}
+
 aco_share_stack_t *aco_share_stack_new(size_t sz)
 {
-    return aco_share_stack_new2(sz, 1);
+    return new_share_stack("aco_share_stack_new", sz, 1);
 }
 
 aco_share_stack_t *aco_share_stack_new_in(void *memory, size_t sz)
@@ -638,18 +835,47 @@ aco_share_stack_t *aco_share_stack_new_in(void *memory, size_t sz)
     return s;
 }
 
+/* Its frames, if they are in place, are of no use any more. */
+static void give_up_stack(aco_t *co)
+{
+    if (co->is_owner) {
+        tell_abandoned(co);
+        co->is_owner = 0;
+        co->blocks &= ~ACO_HAS_MARK;
+        co->share_stack->owner = co->share_stack->in_place = NULL;
+    }
+}
+
+/* Frees the struct of a share stack that was destroyed and has no coroutines any more (I7). */
+static void release_destroyed(aco_share_stack_t *s)
+{
+    if (s->is_destroyed && s->ct_coroutines == 0 && s->real_sz != 0) {
+        release(s);
+    }
+}
+
 void aco_share_stack_destroy(aco_share_stack_t *share_stack)
 {
     const char *call = "aco_share_stack_destroy";
-    demand(share_stack != NULL, call, NULL,
-           "the share stack is NULL: pass what aco_share_stack_new() returned");
-    demand(share_stack->owner == NULL && share_stack->ct_coroutines == 0, call, share_stack->owner,
-           "a coroutine that was created on the share stack still exists: destroy it first");
+    demand(share_stack != NULL && !share_stack->is_destroyed, call, NULL, "the share stack is NULL "
+           "or was destroyed: pass what aco_share_stack_new() returned, once");
+    demand(!share_stack->is_pooled, call, share_stack->in_place,
+           "the share stack is a stack pool's: put it back by aco_stack_pool_put()");
+    aco_t *owner = share_stack->in_place;
+    if (owner != NULL) {
+        demand(!is_running(owner), call, owner,
+               "a coroutine on the share stack is running: let it end or yield first");
+        give_up_stack(owner);
+        if (share_stack->ct_coroutines == 0) { /* of a copy of an aco_t, which was not counted */
+            share_stack->ct_coroutines = 1;
+        }
+    }
     tell_stack_destroyed(share_stack);
     if (share_stack->real_sz != 0) {
         munmap(share_stack->real_ptr, share_stack->real_sz);
-        release(share_stack);
     }
+    share_stack->is_destroyed = 1;
+    release_destroyed(share_stack);
 }
 
 /* ==== Save stacks ============================================================================ */
@@ -740,10 +966,22 @@ static __attribute__((cold, noinline)) void grow_save_stack(aco_t *co, size_t sz
     replace_save_stack(co, round_up(sz > half_more ? sz : half_more, SAVE_STACK_GRANULE));
 }
 
-/* Bytes of the frames of `co`, which is suspended and owns `s` (I2). */
-static inline size_t in_place_sz(const aco_share_stack_t *s, const aco_t *co)
+/* Bytes of the frames of `co`, which is suspended, on `s` (I2, I3). */
+static inline size_t live_sz(const aco_share_stack_t *s, const aco_t *co)
 {
     return (size_t)((char *)s->align_retptr - (char *)co->reg[ACO_REG_IDX_SP]);
+}
+
+/* Learns from a coroutine on `s` that came to need `sz` bytes. It rises at once and falls bit by
+ * bit, so that a few deep coroutines don't make all others large. */
+static inline void learn_usual_sz(aco_share_stack_t *s, size_t sz)
+{
+    if (sz < s->usual_sz) {
+        size_t least = sz < SAVE_STACK_DEFAULT_SZ ? SAVE_STACK_DEFAULT_SZ : sz;
+        s->usual_sz -= (s->usual_sz - least) / 8;
+    } else if (sz <= SAVE_STACK_USUAL_MAX_SZ) {
+        s->usual_sz = sz;
+    }
 }
 
 /*
@@ -755,9 +993,10 @@ static ALWAYS_INLINE void evict(aco_share_stack_t *s, aco_t *co, int is_short)
 {
     aco_save_stack_t *save = &co->save_stack;
     char *sp = (char *)co->reg[ACO_REG_IDX_SP];
-    size_t sz = in_place_sz(s, co);
+    size_t sz = live_sz(s, co);
     demand(is_short || sz <= s->align_limit, "aco_resume", co, "the owner of the share stack has "
-           "overrun it: give aco_share_stack_new2() a larger size, and a guard page");
+           "overrun it: give aco_share_stack_new2() a larger size, and a guard page; or it has left "
+           "it: compile without -fsplit-stack");
     if (aco_unlikely(sz > save->sz)) {
         grow_save_stack(co, sz);
     }
@@ -768,6 +1007,7 @@ static ALWAYS_INLINE void evict(aco_share_stack_t *s, aco_t *co, int is_short)
     save->valid_sz = sz;
     if (sz > save->max_cpsz) {
         save->max_cpsz = sz;
+        learn_usual_sz(s, sz);
     }
     save->ct_save++;
     copy_frames(save->ptr, sp, sz, is_short ? SHORT : LONG_SAVE);
@@ -782,65 +1022,68 @@ static void *this_thread(void)
     return &aco_gtls_co;
 }
 
-/* Whether `co` runs, or waits for one that it has resumed. */
-static int is_running(const aco_t *co)
-{
-    const aco_t *running = aco_gtls_co;
-    while (running != NULL && running != co) {
-        running = running->main_co;
-    }
-    return running != NULL;
-}
-
 #ifdef ACO_CONFIG_LIST
-static void enter_in_list(aco_t *co)
+void aco_i_enter_in_list(aco_t *co)
 {
     co->list_next = aco_gtls_list;
-    co->list_link = &aco_gtls_list;
+    co->list_prev = NULL;
     co->list_self = co;
     if (co->list_next != NULL) {
-        co->list_next->list_link = &co->list_next;
+        co->list_next->list_prev = co;
     }
     aco_gtls_list = co;
 }
 
-static void take_from_list(aco_t *co)
+/* The newest of a thread that has ended is followed by none, and no variable holds it. */
+void aco_i_take_from_list(aco_t *co)
 {
     if (co->list_self == co) {
-        *co->list_link = co->list_next;
+        co->list_self = NULL;
+        if (co->list_prev != NULL) {
+            co->list_prev->list_next = co->list_next;
+        } else if (aco_gtls_list == co) {
+            aco_gtls_list = co->list_next;
+        }
         if (co->list_next != NULL) {
-            co->list_next->list_link = co->list_link;
+            co->list_next->list_prev = co->list_prev;
         }
     }
 }
 #else
-#define enter_in_list(co) ((void)0)
-#define take_from_list(co) ((void)0)
+#define aco_i_enter_in_list(co) ((void)0)
+#define aco_i_take_from_list(co) ((void)0)
 #endif
 
-/* What aco_create() and its kind can know to be wrong. */
+/* Prepares the thread if nobody did, and checks what aco_create() and similar can know. */
 static inline void check_create(const char *call, const aco_t *main_co,
-                                const aco_share_stack_t *share_stack, size_t save_stack_sz,
-                                aco_cofuncp_t fp, const void *arg)
+                                const aco_share_stack_t *share_stack, size_t save_stack_sz)
 {
-    demand(aco_thread.is_ready, call, NULL,
-           "the thread is not prepared: call aco_thread_init() first");
+    if (aco_unlikely(!aco_thread.is_ready)) {
+        aco_thread_init(NULL);
+    }
     if (main_co == NULL) {
-        demand(share_stack == NULL && save_stack_sz == 0 && fp == NULL && arg == NULL, call, NULL,
-               "main_co is NULL, but another argument is not: pass the main coroutine, or nothing "
-               "at all to make one");
+        demand(share_stack == NULL && save_stack_sz == 0, call, NULL, "main_co is NULL, but the "
+               "share stack or save_stack_sz is not: pass the main coroutine, or leave out all "
+               "three to make one");
     } else {
-        demand(share_stack != NULL && fp != NULL, call, NULL,
-               "the share stack or the entry function is NULL: a coroutine needs both");
+        demand(share_stack != NULL && !share_stack->is_destroyed, call, NULL, "the share stack is "
+               "NULL or destroyed: pass what aco_share_stack_new() returned");
         demand(main_co->share_stack != share_stack, call, main_co,
                "main_co runs on the same share stack: give the new one another");
     }
 }
 
+/* The entry function of a coroutine that was given none, until one is set by hand. */
+static void has_no_entry(void)
+{
+    aco_i_fail("aco_resume", aco_gtls_co, "it has no entry function: pass one to aco_create() or "
+               "aco_reset(), or set reg[ACO_REG_IDX_RETADDR]");
+}
+
 /* State init: what a jump to `fp` needs. The frame pointer, 0, ends the chain of them. */
 static void set_init(aco_t *co, aco_cofuncp_t fp, void *arg)
 {
-    co->reg[ACO_REG_IDX_RETADDR] = (void *)(uintptr_t)fp;
+    co->reg[ACO_REG_IDX_RETADDR] = (void *)(uintptr_t)(fp != NULL ? fp : has_no_entry);
     co->reg[ACO_REG_IDX_SP] = co->share_stack != NULL ? co->share_stack->align_retptr : NULL;
     co->reg[ACO_REG_IDX_BP] = NULL;
 #ifndef ACO_CONFIG_SHARE_FPU_MXCSR_ENV
@@ -852,6 +1095,37 @@ static void set_init(aco_t *co, aco_cofuncp_t fp, void *arg)
     co->is_owner = 0;
     co->wakes = 0;
     co->save_stack.valid_sz = 0;
+}
+
+/* Where `share_stack` may be set by hand, before the start, `base` tells which one counts `co`: so
+ * much of it as 32 bits can. Rather than count too few, one that loses a coroutine in this way
+ * counts it for ever, which costs its struct (I7). */
+static int32_t mark_of(const aco_share_stack_t *s)
+{
+    return (int32_t)(uint32_t)((uintptr_t)s / STACK_ALIGNMENT);
+}
+
+static int is_counted(const aco_t *co)
+{
+    int has_started = !(co->blocks & ACO_HAS_MARK) || co->is_end;
+    return has_started || co->base == mark_of(co->share_stack);
+}
+
+static void count(aco_t *co)
+{
+    co->share_stack->ct_coroutines++;
+    co->base = mark_of(co->share_stack);
+    co->blocks |= ACO_HAS_MARK;
+}
+
+/* A copy of an aco_t was never counted, but may be destroyed. */
+static void uncount(const aco_t *co)
+{
+    aco_share_stack_t *s = co->share_stack;
+    if (is_counted(co) && s->ct_coroutines > 0) {
+        s->ct_coroutines--;
+        release_destroyed(s);
+    }
 }
 
 /* Makes a coroutine in `sz` bytes at `memory`, the aco_t and its first save stack. */
@@ -869,11 +1143,11 @@ static aco_t *create_at(void *memory, size_t sz, aco_t *main_co, aco_share_stack
     co->save_stack.ct_restore = 0;
     set_init(co, fp, arg);
     tell_created(co);
-    enter_in_list(co);
+    aco_i_enter_in_list(co);
     if (main_co == NULL) {
         co->save_stack.ptr = this_thread();
     } else {
-        share_stack->ct_coroutines++;
+        count(co);
     }
     return co;
 }
@@ -882,9 +1156,9 @@ static aco_t *create_at(void *memory, size_t sz, aco_t *main_co, aco_share_stack
 static aco_t *try_create(const char *call, aco_t *main_co, aco_share_stack_t *share_stack,
                          size_t save_stack_sz, aco_cofuncp_t fp, void *arg)
 {
-    check_create(call, main_co, share_stack, save_stack_sz, fp, arg);
+    check_create(call, main_co, share_stack, save_stack_sz);
     if (main_co != NULL && save_stack_sz == 0) {
-        save_stack_sz = SAVE_STACK_DEFAULT_SZ;
+        save_stack_sz = share_stack->usual_sz;
     }
     size_t sz = save_stack_sz <= SIZE_MAX - CO_SZ ? CO_SZ + save_stack_sz : SIZE_MAX;
     void *memory = try_allocate(sz);
@@ -892,7 +1166,7 @@ static aco_t *try_create(const char *call, aco_t *main_co, aco_share_stack_t *sh
         return NULL;
     }
     aco_t *co = create_at(memory, sz, main_co, share_stack, fp, arg);
-    co->blocks = ACO_BLOCK_CO;
+    co->blocks |= ACO_BLOCK_CO;
     return co;
 }
 
@@ -916,21 +1190,12 @@ aco_t *aco_create(aco_t *main_co, aco_share_stack_t *share_stack, size_t save_st
 aco_t *aco_create_in(void *memory, size_t sz, aco_t *main_co, aco_share_stack_t *share_stack,
                      aco_cofuncp_t fp, void *arg)
 {
-    check_create("aco_create_in", main_co, share_stack, 0, fp, arg);
+    check_create("aco_create_in", main_co, share_stack, 0);
     if (memory == NULL || (uintptr_t)memory % SAVE_STACK_GRANULE != 0 || sz < CO_SZ) {
         errno = EINVAL;
         return NULL;
     }
     return create_at(memory, sz, main_co, share_stack, fp, arg);
-}
-
-/* Its frames are nobody's any more. */
-static void give_up_stack(aco_t *co)
-{
-    if (co->is_owner) {
-        tell_abandoned(co);
-        co->share_stack->owner = NULL;
-    }
 }
 
 void aco_reset(aco_t *co, aco_cofuncp_t fp, void *arg)
@@ -943,6 +1208,10 @@ void aco_reset(aco_t *co, aco_cofuncp_t fp, void *arg)
            "the coroutine is running, or waits for one it resumed: let that end first");
     give_up_stack(co);
     set_init(co, fp, arg);
+    if (!(co->blocks & ACO_HAS_MARK)) {
+        co->base = mark_of(co->share_stack);
+        co->blocks |= ACO_HAS_MARK;
+    }
 }
 
 void aco_destroy(aco_t *co)
@@ -959,13 +1228,10 @@ void aco_destroy(aco_t *co)
         demand(co->is_end || !is_running(co), call, co,
                "the coroutine is running, or waits for one it resumed: let another one destroy it");
         give_up_stack(co);
-        /* A copy of an aco_t may have been destroyed as well. */
-        if (co->share_stack->ct_coroutines > 0) {
-            co->share_stack->ct_coroutines--;
-        }
+        uncount(co);
     }
     tell_destroyed(co);
-    take_from_list(co);
+    aco_i_take_from_list(co);
     if (co->blocks & ACO_BLOCK_SAVE_STACK) {
         release(co->save_stack.ptr);
     }
@@ -983,9 +1249,12 @@ aco_status_t aco_status(const aco_t *co)
     if (is_running(co)) {
         return ACO_STATUS_RUNNING;
     }
-    return co->main_co != NULL && co->reg[ACO_REG_IDX_SP] == co->share_stack->align_retptr
-               ? ACO_STATUS_INIT
-               : ACO_STATUS_SUSPENDED;
+    if (co->main_co == NULL) {
+        return ACO_STATUS_SUSPENDED;
+    }
+    size_t sz = live_sz(co->share_stack, co);
+    int was_moved = (co->blocks & ACO_HAS_MARK) && sz > co->share_stack->align_limit;
+    return sz == 0 || was_moved ? ACO_STATUS_INIT : ACO_STATUS_SUSPENDED;
 }
 
 int aco_on_own_stack(const void *ptr)
@@ -1006,12 +1275,11 @@ static const aco_t *root_of(const aco_t *co)
 }
 
 /*
- * For the inline aco_resume(), where the caller is not known to be the parent of `co`: at the first
- * resume of a thread, or after one with another main coroutine. Returns the parent.
+ * For aco_resume() and similar calls, where the caller is not known to be the parent of `co`: at the
+ * first resume of a thread, or after one with another main coroutine. Returns the parent.
  */
-aco_t *aco_check_resume(const aco_t *co)
+aco_t *aco_check_resume(const char *call, const aco_t *co)
 {
-    const char *call = "aco_resume";
     const aco_t *caller = aco_gtls_co;
     demand(co != NULL, call, co, "the coroutine is NULL: pass what aco_create() returned");
     demand(co->main_co != NULL, call, co,
@@ -1027,31 +1295,66 @@ aco_t *aco_check_resume(const aco_t *co)
     return co->main_co;
 }
 
+/*
+ * Checks that `co`, which is not in place, can be continued or started. A program may have set
+ * reg[] by hand to start it, and another share stack: then what is saved is dropped.
+ */
+static void prepare(aco_t *co)
+{
+    const char *call = "aco_resume";
+    aco_share_stack_t *s = co->share_stack;
+    if (co->is_end || co->main_co == NULL) {
+        aco_check_resume(call, co);
+    }
+    demand(s != NULL && !s->is_destroyed, call, co,
+           "its share stack was destroyed: keep that until the coroutine has ended");
+    size_t sz = live_sz(s, co);
+    if (co->save_stack.valid_sz == 0 && sz > s->align_limit) {
+        co->reg[ACO_REG_IDX_SP] = s->align_retptr;
+    } else if (sz == 0) {
+        co->save_stack.valid_sz = 0;
+    }
+    demand(co->save_stack.valid_sz == 0 || co->save_stack.valid_sz == sz, call, co, "its share "
+           "stack or reg[ACO_REG_IDX_SP] was changed while frames were saved: set them before a "
+           "start only");
+    if (!is_counted(co)) {
+        s->ct_coroutines++;
+        tell_moved(co);
+    }
+}
+
 /* What aco_acquire() does with the frames. `is_short`: as for evict(), and so is the other copy. */
 static ALWAYS_INLINE void exchange(aco_share_stack_t *s, aco_t *co, int is_short)
 {
     aco_save_stack_t *save = &co->save_stack;
     size_t sz = save->valid_sz;
-    if (s->owner != NULL) {
-        demand(co->main_co->main_co == NULL || !is_running(s->owner), "aco_resume", co,
+    char *sp = (char *)s->align_retptr - sz;
+    if (s->in_place != NULL) {
+        demand(co->main_co->main_co == NULL || !is_running(s->in_place), "aco_resume", co,
                "the owner of its share stack waits for the caller: give coroutines that resume "
                "each other share stacks of their own");
-        evict(s, s->owner, is_short);
+        evict(s, s->in_place, is_short);
     }
-    char *sp = (char *)s->align_retptr - sz;
     co->is_owner = 1;
-    s->owner = co;
+    s->owner = s->in_place = co;
     tell_acquired(co, sp);
     if (sz != 0) {
-        aco_assert(sp == co->reg[ACO_REG_IDX_SP]);
         save->valid_sz = 0;
         save->ct_restore++;
         copy_frames(sp, save->ptr, sz, is_short ? SHORT : LONG_RESTORE);
+    } else {
+        co->blocks &= ~ACO_HAS_MARK; /* from its start on, it stays */
     }
 }
 
-static __attribute__((noinline)) void exchange_long(aco_share_stack_t *s, aco_t *co)
+/* For long copies, and what was done by hand. */
+static __attribute__((cold, noinline)) void exchange_slowly(aco_t *co)
 {
+    prepare(co);
+    aco_share_stack_t *s = co->share_stack;
+    if (s->in_place != NULL && s->in_place->is_end) { /* it was ended by hand */
+        give_up_stack(s->in_place);
+    }
     prefetch_frames(co->save_stack.ptr, co->save_stack.valid_sz);
     exchange(s, co, 0);
 }
@@ -1063,17 +1366,19 @@ static __attribute__((noinline)) void exchange_long(aco_share_stack_t *s, aco_t 
  */
 void aco_acquire(aco_t *co)
 {
-    if (aco_unlikely(co->is_end || co->main_co == NULL)) {
-        aco_check_resume(co);
-    }
     aco_share_stack_t *s = co->share_stack;
-    const aco_t *owner = s->owner;
-    size_t owner_sz = owner != NULL ? in_place_sz(s, owner) : 0;
-    if (aco_likely((owner_sz | co->save_stack.valid_sz) <= COPY_INLINE_MAX &&
-                   (owner == NULL || owner_sz <= owner->save_stack.sz))) {
+    size_t sz = co->save_stack.valid_sz, owner_sz = 0;
+    int is_usual = s != NULL && sz == live_sz(s, co) && !s->is_destroyed &&
+                   (sz != 0 || (!co->is_end && co->base == mark_of(s)));
+    if (aco_likely(is_usual) && s->in_place != NULL) {
+        const aco_t *owner = s->in_place;
+        owner_sz = live_sz(s, owner);
+        is_usual = owner_sz <= owner->save_stack.sz && !owner->is_end;
+    }
+    if (aco_likely(is_usual && (owner_sz | sz) <= COPY_INLINE_MAX)) {
         exchange(s, co, 1);
     } else {
-        exchange_long(s, co);
+        exchange_slowly(co);
     }
 }
 
@@ -1163,9 +1468,12 @@ void aco_stress(aco_share_stack_t *share_stack)
     if (share_stack == NULL) {
         return; /* acosw() alone came back, and aco_gtls_co was set by hand */
     }
-    if (share_stack->owner != NULL) {
-        evict(share_stack, share_stack->owner, 0);
-        share_stack->owner = NULL;
+    aco_t *owner = share_stack->in_place;
+    if (owner != NULL && owner->is_end) {
+        give_up_stack(owner);
+    } else if (owner != NULL) {
+        evict(share_stack, owner, 0);
+        share_stack->owner = share_stack->in_place = NULL;
     }
 #ifndef ACO_USE_VALGRIND
     size_t limit = share_stack->align_limit;

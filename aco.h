@@ -13,7 +13,7 @@
  *   share stack         a stack that coroutines run on
  *   standalone          said of a coroutine that has its share stack to itself: it is never copied
  *   copying             said of coroutines that use one share stack in turn
- *   owner               the coroutine whose frames lie on a share stack right now
+ *   owner               the coroutine whose frames lie on a share stack right now: in place
  *   save stack          the memory of a coroutine for its live frames while another is the owner
  *   control words       the x87 control word and the control bits of MXCSR, or what a processor has
  *                       instead of them
@@ -22,9 +22,11 @@
  * its share stack, or saved out to its save stack), or end.
  *
  * Rules
- *   - A thread calls aco_thread_init() first and then makes its main coroutine. Nothing is shared
+ *   - A thread calls aco_thread_init() and then makes its main coroutine. Nothing is shared
  *     between threads: a coroutine is resumed only on the thread that made its main coroutine.
  *   - An entry function ends with aco_exit(); returning from it is an error.
+ *   - A thread ends on its own stack. If it calls pthread_exit() or is cancelled while a coroutine
+ *     runs, it is not unwound beyond the entry function, and that ends in one line and abort().
  *   - A local variable of a copying coroutine is at its address only while that coroutine runs.
  *   - Failed allocations, and misuse that can be seen, end in one line on stderr and abort(). Calls
  *     that have `try` or `in` in their names return NULL with errno instead. The use of a coroutine
@@ -84,13 +86,20 @@
 #define ACO_NL %%%%
 #endif
 
+/* No macro tells of gcc's -fsanitize=shadow-call-stack, which is wrong as well. */
 #ifdef __has_feature
 #if __has_feature(shadow_call_stack) || __has_feature(ptrauth_calls)
 #error "aco switches no shadow call stack, and signs no function pointer: compile without these"
 #endif
+#if __has_feature(safe_stack)
+#error "aco does not switch the second stack of -fsanitize=safe-stack: compile without it"
+#endif
 #endif
 
-#if defined(__x86_64__) && defined(__LP64__)
+#if defined(_WIN32) || defined(__CYGWIN__)
+#error "aco has no block for Windows, whose ABI is another one: build for Linux, as in WSL"
+
+#elif defined(__x86_64__) && defined(__LP64__)
 
 #define ACO_ARCH_X86_64
 #define ACO_WORD 8
@@ -132,7 +141,8 @@
 
 /* Position-independent code asks aco_get_pc_edx for its address, and calls through the PLT with
  * ebx loaded. That function is in each object, as one of another library would be called through
- * the PLT; written in bytes it is right in both syntaxes. */
+ * the PLT; written in bytes it is right in both syntaxes. Link-time optimization may take its label
+ * away, for that of another object: so it is in no group of that name, and its size is a number. */
 #ifdef __PIC__
 #define ACO_ASM_HERE call aco_get_pc_edx; 3: leal 1f-3b(ACO_R(edx)), ACO_R(edx)
 #define ACO_ASM_LOAD_FPU                                                                           \
@@ -140,7 +150,7 @@
     call aco_load_fpucw_mxcsr@PLT
 #ifndef __ASSEMBLER__
 __asm__(".ifndef aco_get_pc_edx\n"
-        ".pushsection .text.aco_get_pc_edx, \"axG\", @progbits, aco_get_pc_edx, comdat\n"
+        ".pushsection .text.aco_get_pc_edx, \"ax\", @progbits\n"
         ".weak aco_get_pc_edx\n"
         ".hidden aco_get_pc_edx\n"
         ".type aco_get_pc_edx, @function\n"
@@ -149,7 +159,7 @@ __asm__(".ifndef aco_get_pc_edx\n"
         ".byte 0x8b, 0x14, 0x24\n" /* movl (%esp), %edx */
         ".byte 0xc3\n"             /* ret */
         ".cfi_endproc\n"
-        ".size aco_get_pc_edx, .-aco_get_pc_edx\n"
+        ".size aco_get_pc_edx, 4\n"
         ".popsection\n"
         ".endif\n");
 #endif
@@ -432,15 +442,19 @@ write one in aco.h, section Processor, and one in acosw.S; docs/porting.md says 
 #define ACO_ASM_END "{|.intel_syntax noprefix\n\t}"
 
 /* Every register that the compiler, as it was asked to, may keep a value in. Functions that get
- * SSE (on i386), AVX-512 or APX from an attribute instead of an option, or keep AMX tiles over a
- * switch, must not contain the inline switch. */
+ * SSE (on i386), AVX-512 or APX from an attribute instead of an option, or keep AMX tiles of clang's
+ * types over a switch, must not contain the inline switch. */
 #ifdef __MMX__
 #define ACO_CLOBBER_MMX , "mm0", "mm1", "mm2", "mm3", "mm4", "mm5", "mm6", "mm7"
 #else
 #define ACO_CLOBBER_MMX
 #endif
+#ifdef _SOFT_FLOAT /* gcc with -mgeneral-regs-only, -mno-80387 or -msoft-float, which has no "st" */
+#define ACO_CLOBBER_X87 ACO_CLOBBER_MMX
+#else
 #define ACO_CLOBBER_X87                                                                            \
     , "st", "st(1)", "st(2)", "st(3)", "st(4)", "st(5)", "st(6)", "st(7)" ACO_CLOBBER_MMX
+#endif
 #ifdef __AVX512F__
 #define ACO_CLOBBER_MASK , "k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7"
 #define ACO_CLOBBER_VECTOR_HIGH                                                                    \
@@ -530,16 +544,28 @@ write one in aco.h, section Processor, and one in acosw.S; docs/porting.md says 
  *                                   neither saves nor loads them, which on x86 costs it some 10 ns
  *   ACO_USE_VALGRIND                tells memcheck of share stacks and of copies
  *   ACO_USE_ASAN, ACO_USE_TSAN      tell AddressSanitizer, ThreadSanitizer of stacks and switches;
- *                                   set by themselves where the compiler says that one is on
- *   ACO_CONFIG_LIST                 keeps a list of each thread's coroutines, for debuggers; if you
- *                                   copy an aco_t, destroy the original, not the copy
+ *                                   set by this header if the compiler says that one is on, and
+ *                                   unset if not
+ *   ACO_CONFIG_LIST                 keeps a list of each thread's coroutines, for debuggers; destroy
+ *                                   one on its own thread, or after that has ended, and of an aco_t
+ *                                   and its copies the original
  *   ACO_CONFIG_STRESS               every yield evicts, every eviction moves the save stack, and
  *                                   what lies unused is overwritten: finds stray pointers
  * Of a single translation unit, if so wanted:
- *   ACO_CONFIG_NO_INLINE_SWITCH     the inline functions call acosw()
+ *   ACO_CONFIG_NO_INLINE_SWITCH     the inline functions call acosw(). Needed where a function gets
+ *                                   more registers from an attribute than from the options; and
+ *                                   where a variable is kept in a register for good, as by
+ *                                   `register long v __asm__("r15")` outside of all functions: gcc
+ *                                   does not say that the inline switch loses it, while acosw()
+ *                                   keeps a callee-saved one for each coroutine
+ *   ACO_CONFIG_DLOPEN               it refers to nothing that it does not call, for a program that
+ *                                   opens the library at run time
  *
- * A translation unit and a library of different configuration do not link: what the inline
- * functions refer to carries the configuration in its name.
+ * A translation unit that includes this header and a library of different configuration do not
+ * link: each refers to the library by a name with its configuration. Instead of by the linker,
+ * ACO_CONFIG_DLOPEN lets it be found by dlsym(library, ACO_CONFIG_NAME("aco_thread_init")), which
+ * is NULL if the configuration is another one, otherwise void (*)(aco_cofuncp_t, int): it does
+ * what aco_thread_init() does, and its second argument is ACO_VERSION.
  */
 
 #if !defined(__ASSEMBLER__) && defined(__has_feature)
@@ -550,10 +576,12 @@ write one in aco.h, section Processor, and one in acosw.S; docs/porting.md says 
 #define ACO_SEES_TSAN
 #endif
 #endif
-#if !defined(ACO_USE_ASAN) && (defined(__SANITIZE_ADDRESS__) || defined(ACO_SEES_ASAN))
+#undef ACO_USE_ASAN
+#undef ACO_USE_TSAN
+#if defined(__SANITIZE_ADDRESS__) || defined(ACO_SEES_ASAN)
 #define ACO_USE_ASAN
 #endif
-#if !defined(ACO_USE_TSAN) && (defined(__SANITIZE_THREAD__) || defined(ACO_SEES_TSAN))
+#if defined(__SANITIZE_THREAD__) || defined(ACO_SEES_TSAN)
 #define ACO_USE_TSAN
 #endif
 
@@ -586,10 +614,10 @@ write one in aco.h, section Processor, and one in acosw.S; docs/porting.md says 
 #else
 #define ACO_TAG_STRESS ""
 #endif
-#define ACO_SYMBOL(name)                                                                           \
-    ACO_STR(__USER_LABEL_PREFIX__) name "_" ACO_STR(ACO_SWITCH_CONFIG) ACO_TAG_VALGRIND            \
-        ACO_TAG_SANITIZER ACO_TAG_LIST ACO_TAG_STRESS
-#define ACO_CONFIGURED(name) __asm__(ACO_SYMBOL(name))
+#define ACO_CONFIG_NAME(name)                                                                      \
+    name "_" ACO_STR(ACO_SWITCH_CONFIG) ACO_TAG_VALGRIND ACO_TAG_SANITIZER ACO_TAG_LIST            \
+        ACO_TAG_STRESS
+#define ACO_CONFIGURED(name) __asm__(ACO_STR(__USER_LABEL_PREFIX__) ACO_CONFIG_NAME(name))
 
 #ifndef __ASSEMBLER__
 
@@ -626,6 +654,22 @@ write one in aco.h, section Processor, and one in acosw.S; docs/porting.md says 
 #endif
 #define ACO_NORETURN __attribute__((noreturn))
 
+/* For a function that does not follow its n-th argument: what that points to may have no value. */
+#if defined(__GNUC__) && __GNUC__ >= 11
+#define ACO_NOT_FOLLOWED(n) __attribute__((access(none, n)))
+#else
+#define ACO_NOT_FOLLOWED(n)
+#endif
+
+/* As C++ has it where programs ask for warnings of C's casts and of a zero for a pointer. */
+#ifdef __cplusplus
+#define ACO_CAST(type, ptr) static_cast<type>(ptr)
+#define ACO_NULL nullptr
+#else
+#define ACO_CAST(type, ptr) ((type)(ptr))
+#define ACO_NULL NULL
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -654,11 +698,15 @@ struct aco_share_stack_s {
     size_t sz;               /* bytes from ptr on; whole pages, unless the memory is the caller's */
     void *align_highptr;     /* end of what is used, aligned to 16 */
     void *align_retptr;      /* below: a word that always holds the protector's address */
-    size_t align_validsz;    /* bytes from ptr to align_highptr */
     size_t align_limit;      /* bytes from ptr to align_retptr: no coroutine has more live bytes */
-    aco_t *owner;            /* whose frames lie here now; NULL if nobody's */
-    size_t ct_coroutines;    /* coroutines that were created on it and are not destroyed */
-    char guard_page_enabled; /* 1: the page below ptr faults */
+    size_t align_validsz;    /* bytes from ptr to align_highptr; nothing depends on it */
+    aco_t *owner;            /* in_place, to be read; a program may set it to NULL */
+    size_t ct_coroutines;    /* private: coroutines that start, or have started, on it */
+    aco_t *in_place;         /* private: the owner, NULL if there is none */
+    size_t usual_sz;         /* private: bytes of a save stack where no size is asked for */
+    char guard_page_enabled; /* 1: the page below ptr faults when written */
+    char is_pooled;          /* private: 1 if it is a stack pool's, which alone destroys it */
+    char is_destroyed;       /* private: only this struct is left, for coroutines that outlive it */
     void *real_ptr;          /* the mapping, guard page included */
     size_t real_sz;          /* its bytes; 0 if the memory is the caller's, to be left alone */
 #ifdef ACO_USE_VALGRIND
@@ -668,19 +716,20 @@ struct aco_share_stack_s {
 
 #define ACO_BLOCK_CO 1         /* the aco_t, with its first save stack */
 #define ACO_BLOCK_SAVE_STACK 2 /* save_stack.ptr, once it has outgrown that */
+#define ACO_HAS_MARK 4         /* `base` has bits of the address of the share stack that counts it */
 
 /* A coroutine. What a switch in place touches comes first. */
 struct aco_s {
     void *reg[ACO_REG_WORDS];       /* of a suspended one: see ACO_REG_IDX_* */
     aco_t *main_co;                 /* its parent, who resumes it; NULL for a main coroutine */
     char is_end;                    /* 1 once it has called aco_exit() */
-    char is_owner;                  /* 1 if share_stack->owner is this one */
-    char blocks;                    /* ACO_BLOCK_*: what aco_destroy() frees */
+    char is_owner;                  /* 1 if share_stack->in_place is this one */
+    char blocks;                    /* ACO_BLOCK_*: what aco_destroy() frees; ACO_HAS_MARK */
     char wakes;                     /* 1: see aco_set_waker() */
-    int32_t base;                   /* see ACO_BASE */
-    aco_share_stack_t *share_stack; /* where it runs; NULL for a main coroutine */
+    int32_t base;                   /* see ACO_BASE; before the start, see ACO_HAS_MARK */
+    aco_share_stack_t *share_stack; /* where it runs, or starts; NULL for a main coroutine */
     aco_save_stack_t save_stack;    /* at first, memory that follows this struct */
-    aco_cofuncp_t fp;               /* entry function; NULL for a main coroutine */
+    aco_cofuncp_t fp;               /* entry function */
     void *arg;                      /* the user's; see aco_get_arg() */
 #if defined(ACO_USE_ASAN) || defined(ACO_USE_TSAN)
     void *sanitizer_state;  /* ASan's fake stack while it is suspended; TSan's fiber */
@@ -690,9 +739,9 @@ struct aco_s {
     void *sanitizer_sp;     /* of a suspended main coroutine: no frame lies below; else NULL */
 #endif
 #ifdef ACO_CONFIG_LIST
-    aco_t *list_next;  /* the next older coroutine of its thread */
-    aco_t **list_link; /* what points to this one */
-    aco_t *list_self;  /* this one, but in a copy of an aco_t, which is in no list */
+    aco_t *list_next; /* the next older coroutine of its thread */
+    aco_t *list_prev; /* the next newer one; NULL for the newest */
+    aco_t *list_self; /* this one, but in a copy of an aco_t, which is in no list */
 #endif
 };
 
@@ -700,6 +749,10 @@ struct aco_s {
 extern __thread aco_t *aco_gtls_co ACO_CONFIGURED("aco_gtls_co");
 #ifdef ACO_CONFIG_LIST
 extern __thread aco_t *aco_gtls_list; /* the newest coroutine of this thread */
+
+/* For optional parts: lists `co` as the newest of this thread, or no longer. */
+void aco_i_enter_in_list(aco_t *co);
+void aco_i_take_from_list(aco_t *co);
 #endif
 
 /* ==== Life of a thread ======================================================================= */
@@ -713,10 +766,12 @@ int aco_version(void);
  * Prepares the calling thread; call it once per thread before anything else. New coroutines of
  * the thread start with the control words that the thread has now. `last_word` is called, on the
  * offender's stack, when a coroutine returns from its entry function; the process aborts when it
- * returns. NULL means the default one, which names the coroutine on stderr. May be called again,
- * to change either. Aborts if the library contradicts itself (see aco_runtime_test()).
+ * returns. NULL keeps the one there was: at first the default one, which names the coroutine on
+ * stderr. May be called again, to change either. Where it was not called, aco_create() calls it
+ * with NULL. Aborts if the library contradicts itself (see aco_runtime_test()), and if the caller's
+ * header is of another major version than the library, or newer.
  */
-void aco_thread_init(aco_cofuncp_t last_word) ACO_CONFIGURED("aco_thread_init");
+void aco_thread_init(aco_cofuncp_t last_word);
 
 /*
  * Checks at run time what can't be checked before: that aco.c, acosw.S and the system fit together.
@@ -729,9 +784,12 @@ void aco_runtime_test(void);
 /*
  * Makes a share stack on which a coroutine can have at least `sz` bytes of frames, and at least
  * 4096; 0 means 2 MiB. Sizes are rounded up to whole pages. With `guard_page_enabled` 1 the page
- * below faults when written, so that an overflow is a SIGSEGV; with 0 it is silent corruption.
- * Memory is committed as it is touched. Cost: some microseconds (system calls, and a page fault for
- * every page when first touched); reuse share stacks. Aborts if memory or mappings run out.
+ * below faults when written, so that an overflow is a SIGSEGV; with 0 it is silent corruption. A
+ * frame larger than a page can miss it, unless the program is compiled with
+ * -fstack-clash-protection, which makes functions touch each page of such a frame in turn. Memory
+ * is committed as it is touched, in small pages. Cost: some microseconds (system calls, and a page
+ * fault for every page when first touched); reuse share stacks. Aborts if memory or mappings run
+ * out.
  */
 aco_share_stack_t *aco_share_stack_new2(size_t sz, char guard_page_enabled);
 
@@ -742,25 +800,33 @@ aco_share_stack_t *aco_share_stack_new(size_t sz);
 aco_share_stack_t *aco_try_share_stack_new2(size_t sz, char guard_page_enabled);
 
 /*
- * Makes a share stack in the `sz` bytes at `memory`, which are the caller's before and after: the
- * struct at their end, what is below is the stack. Nothing is allocated. There is no guard page,
- * unless the caller puts one below and says so in guard_page_enabled and real_ptr. Returns NULL
- * with EINVAL if `memory` is NULL or so small that the stack would have less than 4096 bytes.
+ * Makes a share stack in the `sz` bytes at `memory`: the struct lies at their end, the stack below.
+ * They are the caller's again once the share stack and all coroutines on it were destroyed. Nothing
+ * is allocated. There is no guard page, unless the caller puts one below and says so in
+ * guard_page_enabled and real_ptr; nor are huge pages kept away, of which one would make a small
+ * stack cost 2 MiB: that is the caller's madvise(). Returns NULL with EINVAL if `memory` is NULL or
+ * so small that the stack would have less than 4096 bytes.
  */
 aco_share_stack_t *aco_share_stack_new_in(void *memory, size_t sz);
 
-/* Frees a share stack. Aborts if it is NULL or a coroutine created on it is not destroyed yet. */
+/*
+ * Frees a share stack. Coroutines on it that don't run may be destroyed later, in any order; until
+ * then the struct remains, and resuming one aborts. Cost: some microseconds (a system call). Aborts
+ * if it is NULL, or a coroutine on it is running or waits for one that it resumed.
+ */
 void aco_share_stack_destroy(aco_share_stack_t *share_stack);
 
 /* ==== Life of a coroutine ==================================================================== */
 
 /*
  * Makes a coroutine in state init, which runs `fp` on `share_stack` when `main_co`, its parent,
- * resumes it; none of the three may be NULL. `arg`, which may be, is for aco_get_arg(). The parent
- * is a main coroutine, or any other one on another share stack. `save_stack_sz` is the size in bytes
- * of its first save stack, 0 means 64; it grows when needed. With (NULL, NULL, 0, NULL, NULL), makes
- * the calling thread's main coroutine instead. May be called from any coroutine. Cost: one malloc().
- * Aborts on misuse and when memory runs out.
+ * resumes it; neither may be NULL, nor `fp` unless reg[] is set by hand before the first resume.
+ * `arg` is for aco_get_arg(). The parent is a main coroutine, or any other one on another share
+ * stack. `save_stack_sz` is the size in bytes of its first save stack, which grows when needed; 0
+ * means 64, or up to 512 if coroutines on this share stack came to need that. With (NULL, NULL, 0,
+ * fp, arg), of which the last two are usually NULL, makes the calling thread's main coroutine
+ * instead. May be called from any coroutine. Cost: one malloc(). Aborts on misuse and when memory
+ * runs out.
  */
 aco_t *aco_create(aco_t *main_co, aco_share_stack_t *share_stack, size_t save_stack_sz,
                   aco_cofuncp_t fp, void *arg);
@@ -821,8 +887,8 @@ ACO_NORETURN void aco_exit1(aco_t *co);
 /*
  * Frees a coroutine in any state but running, and its save stack; gives up its share stack if it
  * is the owner. Nothing on its stack is unwound. A main coroutine is destroyed by its own thread,
- * on the thread's stack. Those whose parent is destroyed can't be resumed any more. Cost: one or
- * two free(). Aborts on misuse.
+ * on the thread's stack. Those whose parent is destroyed must not be resumed any more, which is not
+ * seen: destroy them, too. Cost: one or two free(). Aborts on misuse.
  */
 void aco_destroy(aco_t *co);
 
@@ -833,10 +899,17 @@ void aco_destroy(aco_t *co);
  */
 void aco_set_allocator(void *(*allocate)(size_t sz), void (*release)(void *ptr));
 
+/*
+ * Memory for the optional parts, from where aco_set_allocator() says: `sz` bytes, or NULL with
+ * errno; and back. Releasing NULL does nothing.
+ */
+void *aco_i_allocate(size_t sz);
+void aco_i_release(void *ptr);
+
 /* Sets the pointer `ptr` to `sz` new bytes of malloc(), or aborts with words. */
 #define aco_new(ptr, sz)                                                                           \
     do {                                                                                           \
-        (ptr) = (__typeof__(ptr))malloc(sz);                                                       \
+        (ptr) = ACO_CAST(__typeof__(ptr), malloc(sz));                                             \
         aco_assertalloc_ptr(ptr);                                                                  \
     } while (0)
 
@@ -873,7 +946,7 @@ aco_status_t aco_status(const aco_t *co);
  * place. A standalone one may let its own be kept. Any pointer will do, it is not followed. (Where
  * AddressSanitizer detects use after return, locals are on no stack, and stay where they are: 0.)
  */
-int aco_on_own_stack(const void *ptr);
+int aco_on_own_stack(const void *ptr) ACO_NOT_FOLLOWED(1);
 
 /* ==== Assertions ============================================================================= */
 
@@ -888,6 +961,13 @@ int aco_on_own_stack(const void *ptr);
     (aco_likely(EX) ? (void)0 : aco_assert_failed(text, __FILE__, __LINE__, __func__))
 ACO_NORETURN void aco_assert_failed(const char *text, const char *file, int line,
                                     const char *function);
+
+/*
+ * Misuse, for the library and its optional parts: writes which call it was, which rule it broke and
+ * what to do, the coroutine `co` and where its entry function is, in one line, and aborts.
+ */
+ACO_NORETURN __attribute__((cold)) void aco_i_fail(const char *call, const aco_t *co,
+                                                   const char *rule_and_remedy);
 
 /* ==== For bindings, debuggers and the curious ================================================ */
 
@@ -954,11 +1034,17 @@ ACO_NORETURN void aco_funcp_protector(void);
 #endif
 
 /* The cold paths. */
-__attribute__((cold)) aco_t *aco_check_resume(const aco_t *co);
+__attribute__((cold)) aco_t *aco_check_resume(const char *call, const aco_t *co);
 void aco_acquire(aco_t *co);
 aco_t *aco_ferry(aco_t *co);
 void aco_wake(aco_t *co);
 ACO_NORETURN __attribute__((cold)) void aco_misuse(const char *call, const aco_t *co);
+
+/* What several of the inline functions have in common. */
+void aco_continue(const char *call, aco_t *co);
+void aco_suspend(const char *call, aco_t *co);
+ACO_NORETURN void aco_end(const char *call, aco_t *co);
+aco_t *aco_check_running(const char *call, aco_t *co);
 
 /* What a sanitizer must know before a switch. TSan counts calls and returns per coroutine: it is
  * told by the function that switches itself. */
@@ -996,6 +1082,25 @@ void aco_stress(aco_share_stack_t *share_stack);
 #define aco_stress(share_stack) ((void)0)
 #endif
 
+/* aco_thread_init() for a caller whose header is of `version`. */
+void aco_i_thread_init(aco_cofuncp_t last_word, int version) ACO_CONFIGURED("aco_thread_init");
+
+/* Refers to the library of this configuration, also where fields are all that is used. It is kept
+ * when linkers drop what is not referred to, if the compiler can say so. */
+#ifndef ACO_CONFIG_DLOPEN
+#if defined(__ELF__) && defined(__has_attribute)
+#if __has_attribute(retain)
+__attribute__((retain))
+#endif
+#endif
+__attribute__((used)) static void (*const aco_i_library)(aco_cofuncp_t, int) = aco_i_thread_init;
+#endif
+
+ACO_INLINE void aco_thread_init(aco_cofuncp_t last_word)
+{
+    aco_i_thread_init(last_word, ACO_VERSION);
+}
+
 ACO_INLINE aco_t *aco_get_co(void) { return aco_gtls_co; }
 ACO_INLINE aco_t *aco_co(void) { return aco_gtls_co; }
 
@@ -1011,18 +1116,19 @@ ACO_INLINE void *aco_get_arg(void)
 ACO_INLINE int aco_is_main_co(const aco_t *co)
 {
     if (aco_unlikely(co == NULL)) {
-        aco_misuse("aco_is_main_co", co);
+        aco_i_fail("aco_is_main_co", co, "the coroutine is NULL: pass what aco_create() returned");
     }
-    return co->main_co == NULL;
+    return co->main_co == ACO_NULL;
 }
 
-ACO_INLINE void aco_resume(aco_t *co)
+/* What aco_resume() and similar calls do in the name of `call`. */
+ACO_INLINE void aco_continue(const char *call, aco_t *co)
 {
     aco_t *caller = aco_gtls_co, *main_co = caller;
     ACO_LAUNDER(co);
     ACO_LAUNDER(main_co);
     if (aco_unlikely(co == NULL || co->main_co != caller)) {
-        main_co = aco_check_resume(co);
+        main_co = aco_check_resume(call, co);
     }
     if (aco_unlikely(!co->is_owner)) {
         aco_acquire(co);
@@ -1030,11 +1136,13 @@ ACO_INLINE void aco_resume(aco_t *co)
     }
     aco_gtls_co = co;
     ACO_SWITCH(main_co, co);
-    aco_stress(aco_gtls_co->share_stack); /* of who yielded, which may be another one */
+    aco_stress(aco_gtls_co->share_stack); /* of the one that yielded, which may be another than `co` */
     aco_gtls_co = main_co;
 }
 
-/* What aco_yield() and its kind do in the name of `call`, with `co` that runs. */
+ACO_INLINE void aco_resume(aco_t *co) { aco_continue("aco_resume", co); }
+
+/* What aco_yield() and similar calls do in the name of `call`, with `co` that runs. */
 ACO_INLINE void aco_suspend(const char *call, aco_t *co)
 {
     if (aco_unlikely(co == NULL)) {
@@ -1060,7 +1168,7 @@ ACO_INLINE ACO_NORETURN void aco_end(const char *call, aco_t *co)
     }
     co->is_end = 1;
     co->is_owner = 0;
-    co->share_stack->owner = NULL;
+    co->share_stack->owner = co->share_stack->in_place = ACO_NULL;
     aco_t *main_co = co->main_co;
     ACO_SWITCH(co, main_co);
     __builtin_unreachable();

@@ -174,6 +174,7 @@ LABEL(aco_coroutine_end)
     SIZE(aco_coroutine_end)
     GLOBAL(aco_funcp_protector_asm)
 LABEL(aco_funcp_protector_asm)
+    ACO_ASM_LAND(endbr64)
     subq $16, %rsp
     call CALL_PLT(aco_funcp_protector)
     ud2
@@ -246,7 +247,8 @@ FUNCTION(aco_save_fpucw_mxcsr)
     ret
 END(aco_save_fpucw_mxcsr)
 
-/* A call through the PLT of position-independent code needs ebx. */
+/* No red zone keeps signal handlers off the word below SP: it is written anew (I4). A call through
+ * the PLT of position-independent code needs ebx. */
     .p2align 4
 LABEL(aco_coroutine_end)
     .cfi_startproc
@@ -255,9 +257,13 @@ LABEL(aco_coroutine_end)
     SIZE(aco_coroutine_end)
     GLOBAL(aco_funcp_protector_asm)
 LABEL(aco_funcp_protector_asm)
+LOCAL(protector):
+    ACO_ASM_LAND(endbr32)
     subl $16, %esp
     call 1f
 1:  popl %ebx
+    leal LOCAL(protector)-1b(%ebx), %eax
+    movl %eax, 12(%esp)
     addl $_GLOBAL_OFFSET_TABLE_+(.-1b), %ebx
     call CALL_PLT(aco_funcp_protector)
     ud2
@@ -368,6 +374,7 @@ LABEL(aco_coroutine_end)
     SIZE(aco_coroutine_end)
     GLOBAL(aco_funcp_protector_asm)
 LABEL(aco_funcp_protector_asm)
+    ACO_ASM_LAND(hint 34) /* bti c */
     bl SYMBOL(aco_funcp_protector)
     brk 1
 END(aco_funcp_protector_asm)

@@ -6,8 +6,8 @@
 # Relies on bash 4.4, a C compiler and binutils; says what else is missing and how to get it.
 set -euo pipefail
 
-readonly USAGE="usage: ./make.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] [-o no-man] [-h]
-                 [library | run | tests | install | uninstall]
+readonly USAGE="usage: ./make.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] [-o no-musl]
+                 [-o no-man] [-h] [library | run | tests | install | uninstall]
 
   (nothing)       build the library, the synopsis, the tutorials and the benchmark
   library         build the library alone
@@ -20,6 +20,7 @@ readonly USAGE="usage: ./make.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] 
   -o no-m32       leave out the 32-bit variants
   -o no-valgrind  leave out the variants that talk to valgrind
   -o no-qemu      leave out the variants for other processors, which qemu runs
+  -o no-musl      leave out the tests with musl as libc
   -o no-man       install no manual pages
   -h              this text
 
@@ -49,7 +50,8 @@ lld libc6-dev-armhf-cross libgcc-12-dev-armhf-cross"
     "thumb|qemu-arm|/usr/arm-linux-gnueabihf|--target=arm-linux-gnueabihf -mthumb -fuse-ld=lld|\
 lld libc6-dev-armhf-cross libgcc-12-dev-armhf-cross"
 )
-# The tests' library, in sources: no package of it for these can be installed beside this machine's.
+# The tests' library, in sources: no package of it for these can be installed beside this machine's,
+# and there is none for musl.
 readonly CMOCKA=cmocka-1.1.7 CMOCKA_URL=http://deb.debian.org/debian/pool/main/c/cmocka
 readonly CMOCKA_SHA256=810570eb0b8d64804331f82b29ff47c790ce9cd6b163e98d47a4807047ecad82
 # Not everywhere do compilers make unwind tables of C unasked.
@@ -152,6 +154,8 @@ find_missing_tools() {
     [[ -n $(find_tcmalloc) ]] || MISSING+=("google-perftools|for the benchmark under tcmalloc|")
     command -v make > /dev/null || MISSING+=("make|for the test of the example to copy|")
     command -v gdb > /dev/null || MISSING+=("gdb|for the tests of backtraces|")
+    ((!musl)) || find_missing_musl_tools
+    find_missing_neighbours
     command -v clang > /dev/null || MISSING+=("clang|for the tests with a second compiler|")
     printf 'int main(void) { return 0; }\n' |
         clang -fsanitize=address -x c - -o /dev/null 2> /dev/null ||
@@ -201,6 +205,22 @@ install_conan() {
     /usr/bin/python3 -m venv "$OUTPUT/conan" &&
         "$OUTPUT/conan/bin/pip" install --quiet --disable-pip-version-check 'conan>=2.4,<3' ||
         printf 'make.sh: going on without conan\n' >&2
+}
+
+find_missing_musl_tools() {
+    local tool
+    for tool in musl-gcc:musl-tools xz:xz-utils; do
+        command -v "${tool%:*}" > /dev/null || MISSING+=("${tool#*:}|for the tests with musl|")
+    done
+}
+
+# What docs/limits.md speaks of, and tests/test_limits.sh tries.
+find_missing_neighbours() {
+    local entry
+    for entry in bdw-gc:libgc-dev lua5.4:liblua5.4-dev python3-embed:python3-dev; do
+        pkg-config --exists "${entry%%:*}" 2> /dev/null ||
+            MISSING+=("${entry#*:}|for the tests of docs/limits.md|")
+    done
 }
 
 # What some tests of other processors need beyond what builds for them.
@@ -260,7 +280,12 @@ install_missing() {
     update_packages
     mapfile -t packages < <(packages_of_missing | tr ' ' '\n')
     as_root env DEBIAN_FRONTEND=noninteractive \
-        apt-get install -y -qq --no-install-recommends "${packages[@]}"
+        apt-get install -y -qq --no-install-recommends --no-remove "${packages[@]}" || {
+        printf 'make.sh: apt-get has not installed them. If it had to remove packages: %s\n' \
+            "gcc-multilib and Debian's gcc-*-linux-gnu exclude each other. Remove the latter, or \
+leave out what needs the former, with -o no-m32" >&2
+        exit 1
+    }
     if ((without_compiler)) && can_build stdio.h; then
         install_missing
     fi
@@ -271,12 +296,13 @@ has_cmocka_sources() {
 }
 
 fetch_cmocka() {
-    [[ $goal == tests ]] && ((qemu)) && ! has_cmocka_sources || return 0
-    printf 'make.sh: fetching %s into %s (for tests/ for other processors)\n' "$CMOCKA" "$OUTPUT"
+    [[ $goal == tests ]] && ((qemu || musl)) && ! has_cmocka_sources || return 0
+    printf 'make.sh: fetching %s into %s (for tests/ for other processors and with musl)\n' \
+        "$CMOCKA" "$OUTPUT"
     mkdir -p "$OUTPUT"
     /usr/lib/apt/apt-helper -qq download-file "$CMOCKA_URL/${CMOCKA/-/_}.orig.tar.xz" \
         "$OUTPUT/$CMOCKA.tar.xz" "SHA256:$CMOCKA_SHA256" || {
-        printf 'make.sh: could not be fetched; without: -o no-qemu\n' >&2
+        printf 'make.sh: could not be fetched; without: -o no-qemu -o no-musl\n' >&2
         exit 1
     }
     tar -xf "$OUTPUT/$CMOCKA.tar.xz" -C "$OUTPUT"
@@ -562,7 +588,7 @@ run() {
 
 # ---- Command line --------------------------------------------------------------------------------
 
-m32=1 valgrind=1 qemu=1 man=1 install=0 built=0
+m32=1 valgrind=1 qemu=1 musl=1 man=1 install=0 built=0
 while getopts :io:h option; do
     case $option in
     i) install=1 ;;
@@ -571,6 +597,7 @@ while getopts :io:h option; do
         no-m32) m32=0 ;;
         no-valgrind) valgrind=0 ;;
         no-qemu) qemu=0 ;;
+        no-musl) musl=0 ;;
         no-man) man=0 ;;
         *) usage_error "unknown option -o $OPTARG" ;;
         esac
@@ -593,7 +620,7 @@ VERSION=$(awk '/^#define ACO_VERSION_(MAJOR|MINOR|PATCH) / { v = v dot $3; dot =
                END { print v }' aco.h)
 JOBS=$(nproc)
 if [[ $goal == *install ]]; then
-    m32=0 valgrind=0 qemu=0
+    m32=0 valgrind=0 qemu=0 musl=0
 fi
 if ((install)); then
     install_missing

@@ -6,7 +6,7 @@
 # test ran and none failed. Relies on make.sh next to it.
 set -euo pipefail
 
-readonly USAGE="usage: ./test.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] [-h]
+readonly USAGE="usage: ./test.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] [-o no-musl] [-h]
                  [loop | version_check=X.Y.Z | NAME...]
 
   (nothing)            every test once
@@ -187,7 +187,7 @@ while getopts :io:h option; do
     o)
         case $OPTARG in
         no-m32) m32=0 ;;
-        no-valgrind | no-qemu | no-man) ;;
+        no-valgrind | no-qemu | no-musl | no-man) ;;
         *) usage_error "unknown option -o $OPTARG" ;;
         esac
         without+=(-o "$OPTARG")

@@ -2,8 +2,13 @@
 /*
  * Implements harness.h. Linked to every test program.
  */
+/* For dladdr(), also where the dialect is strict. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "harness.h"
 
+#include <dlfcn.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
@@ -16,10 +21,12 @@
 /* ==== Instance ================================================================================ */
 
 /* New blocks that look like used ones, so that a field which nobody sets is seen. */
+#ifdef M_PERTURB /* not every libc can do so */
 __attribute__((constructor)) static void make_blocks_dirty(void)
 {
     mallopt(M_PERTURB, 0x5a);
 }
+#endif
 
 int make_instance(void **state)
 {
@@ -104,8 +111,8 @@ void assert_invariants(const aco_t *co)
     const aco_share_stack_t *s = co->share_stack;
     const char *high = (const char *)s->align_retptr;
     const char *sp = (const char *)co->reg[ACO_REG_IDX_SP];
-    assert_true(s->owner == NULL || s->owner->share_stack == s);
-    assert_int_equal(co->is_owner, s->owner == co);
+    assert_true(s->in_place == NULL || s->in_place->share_stack == s);
+    assert_int_equal(co->is_owner, s->in_place == co);
     assert_true(sp <= high);
     assert_true((size_t)(high - sp) <= s->align_limit);
     assert_int_equal(co->save_stack.valid_sz, co->is_owner || co->is_end ? 0 : live_sz(co));
@@ -230,6 +237,26 @@ static void fail_on_child(const char *expected, const char *file, int line)
     _fail(file, line);
 }
 
+/* Whether `text` is one line of the form that every failure has, and of the call. */
+static int is_failure(const char *text, const char *call)
+{
+    const char *named = strstr(text, call), *co = strstr(text, " (coroutine 0x");
+    if (strncmp(text, "aco: ", 5) != 0 || named == NULL || co == NULL ||
+        strchr(text, '\n') == NULL || strchr(text, '\n')[1] != '\0') {
+        return 0;
+    }
+    const char *rule = named + strlen(call) + 2, *remedy = strstr(rule, ": ");
+    const char *rest = co + strlen(" (coroutine 0x");
+    rest += strspn(rest, "0123456789abcdef");
+    if (strncmp(rest, ", entry function ", 17) == 0) {
+        rest = strstr(rest, "(+0x");
+        rest = rest != NULL ? rest + 4 + strspn(rest + 4, "0123456789abcdef") : "";
+        rest += *rest == ')';
+    }
+    return named[-1] == ' ' && memcmp(rule - 2, ": ", 2) == 0 && remedy != NULL && remedy < co &&
+           strcmp(rest, ")\n") == 0;
+}
+
 const char *expect_abort_at(act_t act, void *arg, const char *call, const char *words,
                             const char *file, int line)
 {
@@ -237,12 +264,8 @@ const char *expect_abort_at(act_t act, void *arg, const char *call, const char *
     if (!WIFSIGNALED(child.status) || WTERMSIG(child.status) != SIGABRT) {
         fail_on_child("death of SIGABRT", file, line);
     }
-    const char *end = strchr(child.text, '\n');
-    if (end == NULL || end[1] != '\0' || strncmp(child.text, "aco: ", 5) != 0) {
-        fail_on_child("one line that starts with \"aco: \"", file, line);
-    }
-    if (strstr(child.text, call) == NULL) {
-        fail_on_child(call, file, line);
+    if (!is_failure(child.text, call)) {
+        fail_on_child("aco: CALL: RULE: REMEDY (coroutine ...", file, line);
     }
     if (strstr(child.text, words) == NULL) {
         fail_on_child(words, file, line);
@@ -285,4 +308,20 @@ void assert_names_ptr(const char *line, const void *ptr)
         print_error("\"%s\" does not name %s\n", line, text);
         fail();
     }
+}
+
+void assert_names_code(const char *line, aco_cofuncp_t fp)
+{
+    Dl_info info;
+    assert_true(dladdr((const void *)(uintptr_t)fp, &info) != 0);
+    const char *offset = strstr(line, "(+0x");
+    if (offset == NULL || offset[-1] == ' ') {
+        fail_msg("\"%s\" does not name FILE(+OFFSET)", line);
+        return;
+    }
+    /* The file's addresses begin at 0, or are those in memory. */
+    uintptr_t base = (uintptr_t)fp - (uintptr_t)strtoul(offset + 4, NULL, 16);
+    assert_true(base == 0 || base == (uintptr_t)info.dli_fbase);
+    const char *name = strrchr(info.dli_fname, '/');
+    assert_non_null(strstr(line, name != NULL ? name + 1 : info.dli_fname));
 }

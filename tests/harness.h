@@ -91,8 +91,9 @@ typedef void (*act_t)(void *arg);
 
 /*
  * Does act(arg) in a child. Asserts that it died of SIGABRT, which a shell reports as 134, and that
- * it wrote one line to stderr which starts with "aco: " and holds the two texts. Returns the line,
- * valid until the next child.
+ * it wrote one line to stderr which has the form of a failure, names `call` and holds `words`:
+ *     aco: [PLACE: ]CALL: RULE: REMEDY (coroutine ADDRESS[, entry function FILE(+OFFSET)])
+ * Returns the line, valid until the next child.
  */
 #define expect_abort(act, arg, call, words)                                                        \
     expect_abort_at(act, arg, call, words, __FILE__, __LINE__)
@@ -111,5 +112,8 @@ void expect_exit_at(act_t act, void *arg, int status, const char *file, int line
 
 /* Asserts that `line` names `ptr`, as printed by %p. */
 void assert_names_ptr(const char *line, const void *ptr);
+
+/* Asserts that `line` names the entry function `fp` as FILE(+OFFSET), in terms of the file. */
+void assert_names_code(const char *line, aco_cofuncp_t fp);
 
 #endif

@@ -8,6 +8,7 @@
 #   M32      not empty if programs for i386 can be built and run
 #   TMP      directory in which each script makes one of its own for what it builds
 #   INSTALLED  not empty if ./make.sh -i has installed all that tests need
+#   OPTIONS  those that ./test.sh was called with, -o no-m32 and the like
 # Of other processors, test.sh leaves in $OUTPUT/.foreign which of them programs can be built for.
 # They exit with 0 if all is well, 77 if there is nothing they can test here, and otherwise with
 # another status after having said why.
@@ -16,7 +17,7 @@
 
 set -euo pipefail
 
-: "${CC:=gcc}" "${CXX:=g++}" "${OUTPUT:=output}" "${M32:=}" "${INSTALLED:=}"
+: "${CC:=gcc}" "${CXX:=g++}" "${OUTPUT:=output}" "${M32:=}" "${INSTALLED:=}" "${OPTIONS:=}"
 TMP=$(mktemp -d "${TMP:-/tmp}/${0##*/}.XXXXXX")
 trap 'rm -rf "$TMP"' EXIT
 
@@ -77,6 +78,27 @@ have() {
 lack() {
     [ -z "$INSTALLED" ] || fail "$*, though -i was to install it (without -i, this test is skipped)"
     skip "$* (or ./make.sh -i)"
+}
+
+# What C++ programs can't be compiled for, as there are no headers.
+WITHOUT_CXX=()
+
+# compiles_cxx WHAT CXX OPTION...: whether C++ programs can be compiled. If not, the test goes on with
+# the rest, and ends in tell_untested.
+compiles_cxx() {
+    local what=$1
+    shift
+    if ! echo '#include <string>' | "$@" -x c++ -fsyntax-only - 2>/dev/null; then
+        echo "$what: no C++ headers, not tested"
+        WITHOUT_CXX+=("$what")
+        return 1
+    fi
+}
+
+# For the end of a test: it is skipped, or has failed, if C++ was left out.
+tell_untested() {
+    [ ${#WITHOUT_CXX[@]} -eq 0 ] || lack "no C++ headers for ${WITHOUT_CXX[*]}:" \
+        "apt-get install g++-multilib and libstdc++-12-dev-{arm64,riscv64,armhf}-cross"
 }
 
 # need COMMAND:PACKAGE...: skips the test where a command is missing.

@@ -4,6 +4,7 @@
  * library through what it found, as a binding of another language would. Exits with 0 if all is
  * well, otherwise says what is not. Of aco.h it uses types only.
  */
+#define ACO_CONFIG_DLOPEN
 #include "aco.h"
 
 #include <dlfcn.h>
@@ -21,8 +22,7 @@ static const char *const names[] = {
     "aco_co",                    "aco_get_arg",               "aco_is_main_co",
     "aco_status",                "acosw",                     "aco_set_waker",
     "aco_wake",                  "aco_save_fpucw_mxcsr",      "aco_funcp_protector",
-    "aco_funcp_protector_asm",   "aco_gtls_co",               "aco_assert_failed",
-    "aco_on_own_stack",
+    "aco_funcp_protector_asm",   "aco_assert_failed",         "aco_on_own_stack",
 };
 
 static void *library;
@@ -61,7 +61,7 @@ int main(int argc, char **argv)
         find(names[i]);
     }
     int ct = 0;
-    FIND(void (*)(aco_cofuncp_t), "aco_thread_init")(NULL);
+    FIND(void (*)(aco_cofuncp_t, int), ACO_CONFIG_NAME("aco_thread_init"))(NULL, ACO_VERSION);
     aco_t *(*create)(aco_t *, aco_share_stack_t *, size_t, aco_cofuncp_t, void *) =
         FIND(aco_t *(*)(aco_t *, aco_share_stack_t *, size_t, aco_cofuncp_t, void *), "aco_create");
     aco_t *main_co = create(NULL, NULL, 0, NULL, NULL);
@@ -70,7 +70,7 @@ int main(int argc, char **argv)
     while (!co->is_end) {
         FIND(void (*)(aco_t *), "aco_resume")(co);
     }
-    int is_main = *FIND(aco_t **, "aco_gtls_co") == main_co;
+    int is_main = FIND(aco_t *(*)(void), "aco_get_co")() == main_co;
     FIND(void (*)(aco_t *), "aco_destroy")(co);
     FIND(void (*)(aco_share_stack_t *), "aco_share_stack_destroy")(stack);
     FIND(void (*)(aco_t *), "aco_destroy")(main_co);

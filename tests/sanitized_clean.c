@@ -569,6 +569,24 @@ static void holds_blocks(void)
     aco_exit();
 }
 
+/* ASan has the largest frames at the end of a fake stack. */
+static NOINLINE void hold_blocks_in_large_frame(void)
+{
+    void *blocks[40000 / sizeof(void *)], **last = blocks + ARRAY_SZ(blocks) - BLOCK_CT;
+    take_blocks(last, *(const size_t *)aco_get_arg());
+    scrub();
+    yield();
+    for (size_t i = 0; i < BLOCK_CT; i++) {
+        free(last[i]);
+    }
+}
+
+static void holds_blocks_in_large_frame(void)
+{
+    hold_blocks_in_large_frame();
+    aco_exit();
+}
+
 static void exits_the_process(void)
 {
     scrub();
@@ -587,15 +605,16 @@ static void waits_for_ever(void)
 }
 
 /* Global, so that they are found. */
-static aco_t *volatile holders[4];
+static aco_t *volatile holders[5];
 
 /* Suspends coroutines that hold blocks: saved out, in place with others on the stack and alone. */
 static NOINLINE void suspend_holders(aco_t *main_co)
 {
-    static size_t sizes[ARRAY_SZ(holders)] = {1001, 1002, 1003, 1004};
+    static size_t sizes[ARRAY_SZ(holders)] = {1001, 1002, 1003, 1004, 1006};
     aco_share_stack_t *shared = aco_share_stack_new(65536), *own = aco_share_stack_new(65536);
     for (size_t i = 0; i < ARRAY_SZ(holders); i++) {
-        holders[i] = aco_create(main_co, i == 0 ? own : shared, 0, holds_blocks, &sizes[i]);
+        holders[i] = aco_create(main_co, i == 0 ? own : shared, 0,
+                                i == 4 ? holds_blocks_in_large_frame : holds_blocks, &sizes[i]);
         aco_resume(holders[i]);
     }
 }

@@ -285,6 +285,26 @@ static void leak_where_fake_stack_was(void)
     put_away((char *)malloc(ARRAY_SZ), ptr); /* leak_where_fake_stack_was */
 }
 
+static void points_to_local_and_ends(void)
+{
+    point_to_local();
+    aco_yield();
+    aco_exit();
+}
+
+static void leak_where_fake_stack_of_ended_was(void)
+{
+    aco_thread_init(NULL);
+    static aco_t *co; /* not destroyed, and no leak */
+    aco_t *main_co = aco_create(NULL, NULL, 0, NULL, NULL);
+    aco_share_stack_t *stack = aco_share_stack_new(0);
+    co = aco_create(main_co, stack, 0, points_to_local_and_ends, NULL);
+    aco_resume(co);
+    void *ptr = fake_stack_of(co);
+    aco_resume(co);
+    put_away((char *)malloc(ARRAY_SZ), ptr); /* leak_where_fake_stack_of_ended_was */
+}
+
 /* ==== Main ==================================================================================== */
 
 /* Some way down, where scrub() will overwrite all. */
@@ -340,6 +360,7 @@ static struct {
     ERROR(leak_of_main, run_in_main),
     ERROR(leak_where_share_stack_was, run_in_main),
     ERROR(leak_where_fake_stack_was, run_in_main),
+    ERROR(leak_where_fake_stack_of_ended_was, run_in_main),
     ERROR(race, run_in_two_threads),
 };
 

@@ -38,8 +38,9 @@ static void live_and_let_die(void *arg)
     aco_thread_init(NULL);
     memory.call = "aco_create";
     aco_t *main_co = aco_create(NULL, NULL, 0, NULL, NULL);
-    memory.call = "aco_share_stack_new";
+    memory.call = "aco_share_stack_new2";
     aco_share_stack_t *unguarded = aco_share_stack_new2(10000, 0);
+    memory.call = "aco_share_stack_new";
     aco_share_stack_t *guarded = aco_share_stack_new(0);
     memory.call = "aco_create";
     aco_t *a = aco_create(main_co, guarded, 0, grows_and_ends, NULL);
@@ -113,6 +114,38 @@ static void every_refused_request_ends_in_words(void **state)
         snprintf(words, sizeof(words), "of %zu bytes failed, errno %d", memory.log[i - 1].sz,
                  ENOMEM);
         expect_abort(refuse, (void *)(uintptr_t)i, memory.log[i - 1].call, words);
+    }
+}
+
+/* Refuses the guard page, with the error that `error` points to. */
+static void refuse_guard(void *error)
+{
+    memset(&memory, 0, sizeof(memory));
+    memory.refused = 3;
+    memory.error = *(const int *)error;
+    memory.is_on = 1;
+    aco_share_stack_new(0);
+}
+
+static void the_remedy_fits_the_error(void **state)
+{
+    static const struct {
+        int error;
+        const char *words;
+    } remedies[] = {
+        {EPERM, ": the system forbids the call: "},
+        {EACCES, ": the system forbids the call: "},
+        {ENOSYS, ": the system forbids the call: "},
+        {EAGAIN, ": too much memory is locked: "},
+        {ENOMEM, ": free something first, or raise the limit on memory or on mappings"},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SZ(remedies); i++) {
+        int error = remedies[i].error;
+        char words[120];
+        snprintf(words, sizeof(words), "mprotect of %ld bytes failed, errno %d%s",
+                 sysconf(_SC_PAGESIZE), error, remedies[i].words);
+        expect_abort(refuse_guard, &error, "aco_share_stack_new", words);
     }
 }
 
@@ -278,6 +311,7 @@ int main(void)
         cmocka_unit_test(everything_is_given_back),
         cmocka_unit_test(a_coroutine_is_one_block_until_its_save_stack_grows),
         cmocka_unit_test(every_refused_request_ends_in_words),
+        cmocka_unit_test(the_remedy_fits_the_error),
         instance_test(refused_requests_are_told_and_leave_nothing),
         instance_test(what_is_not_refused_is_as_good_as_any),
         instance_test(what_can_run_runs),

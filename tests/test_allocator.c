@@ -130,6 +130,27 @@ static void all_blocks_come_from_it_and_go_back(void **state)
     }
 }
 
+/* What the library allocates for its optional parts. */
+static void parts_allocate_by_it(void **state)
+{
+    (void)state;
+    memory.is_on = 1;
+    void *block = aco_i_allocate(100);
+    assert_non_null(block);
+    assert_int_equal(hooks.ct_allocate, 1);
+    assert_ptr_equal(hooks.blocks[0], block);
+    aco_i_release(block);
+    aco_i_release(NULL);
+    memory.is_on = 0;
+    assert_int_equal(hooks.ct_release, 1);
+    assert_int_equal(hooks.ct_foreign, 0);
+    assert_int_equal(memory.ct_requests, 0);
+    assert_null(hooks.blocks[0]);
+    hooks.error = EDQUOT;
+    assert_null(aco_i_allocate(100));
+    assert_int_equal(errno, EDQUOT);
+}
+
 /* The allocator's own reason gets through, whatever releasing leaves in errno. */
 static void its_error_is_told(void **state)
 {
@@ -182,7 +203,8 @@ static void its_failures_end_in_words(void **state)
     (void)state;
     aco_thread_init(NULL);
     snprintf(words, sizeof(words), " bytes failed, errno %d", EDQUOT);
-    expect_abort(create_main, NULL, "aco_create", words);
+    const char *line = expect_abort(create_main, NULL, "aco_create", words);
+    assert_non_null(strstr(line, "the program's allocator of "));
     expect_abort(new_share_stack, NULL, "aco_share_stack_new", words);
     expect_abort(grow_save_stack, NULL, "aco_resume", words);
 }
@@ -204,6 +226,7 @@ int main(void)
 #define HOOKS_TEST(f) cmocka_unit_test_setup_teardown(f, set_hooks, unset_hooks)
     const struct CMUnitTest tests[] = {
         HOOKS_TEST(all_blocks_come_from_it_and_go_back),
+        HOOKS_TEST(parts_allocate_by_it),
         HOOKS_TEST(its_error_is_told),
         HOOKS_TEST(its_failures_end_in_words),
         HOOKS_TEST(malloc_and_free_are_the_default),

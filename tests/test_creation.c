@@ -2,8 +2,14 @@
 /*
  * What a new coroutine, a new main coroutine and a new share stack look like, field by field, and
  * what the questions of aco.h answer before, during and after the first resume of a thread.
+ *
+ * The linker leads madvise() to a function here, which notes what it is called with.
  */
+// build: -Wl,--wrap=madvise
 #include "harness.h"
+
+#include <errno.h>
+#include <sys/mman.h>
 
 #define STACK_MIN_SZ ((size_t)4096)
 
@@ -269,6 +275,41 @@ static void share_stack_new_makes_a_guarded_one(void **state)
     }
 }
 
+/* What madvise() was called with. */
+static struct {
+    unsigned ct;
+    void *ptr;
+    size_t sz;
+    int advice;
+} advised;
+
+int __wrap_madvise(void *ptr, size_t sz, int advice);
+
+/* As in a kernel without huge pages. */
+int __wrap_madvise(void *ptr, size_t sz, int advice)
+{
+    advised.ct++;
+    advised.ptr = ptr;
+    advised.sz = sz;
+    advised.advice = advice;
+    errno = EINVAL;
+    return -1;
+}
+
+static void share_stacks_refuse_huge_pages_by_one_call(void **state)
+{
+    (void)state;
+    for (int guard = 0; guard <= 1; guard++) {
+        advised.ct = 0;
+        aco_share_stack_t *s = aco_share_stack_new2((size_t)4 << 20, (char)guard);
+        assert_int_equal(advised.ct, 1);
+        assert_int_equal(advised.advice, MADV_NOHUGEPAGE);
+        assert_ptr_equal(advised.ptr, s->real_ptr);
+        assert_int_equal(advised.sz, s->real_sz);
+        aco_share_stack_destroy(s);
+    }
+}
+
 static void share_stacks_count_their_coroutines(void **state)
 {
     const instance_t *in = (const instance_t *)*state;
@@ -301,6 +342,7 @@ int main(void)
         instance_test(share_stacks_have_the_size_asked_for_and_at_least_4096),
         instance_test(all_of_a_share_stack_can_be_written),
         instance_test(share_stack_new_makes_a_guarded_one),
+        cmocka_unit_test(share_stacks_refuse_huge_pages_by_one_call),
         instance_test(share_stacks_count_their_coroutines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

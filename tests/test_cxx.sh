@@ -68,10 +68,7 @@ check_programs() {
 # check WHAT C++-COMPILER, for the processor that WIDTH and RUN tell of.
 check() {
     local what=$1 cxx=$2 dialect level
-    if ! echo '#include <string>' | "$cxx" "${WIDTH[@]}" -x c++ -fsyntax-only - 2>/dev/null; then
-        echo "$what: no C++ headers, not tested"
-        return
-    fi
+    compiles_cxx "$what" "$cxx" "${WIDTH[@]}" || return 0
     for dialect in "${DIALECTS[@]}"; do
         check_dialect "$cxx" "$dialect"
     done
@@ -96,3 +93,4 @@ for name in "${FOREIGN[@]}"; do
     read -ra RUN <<<"${EMULATOR[$name]}"
     check "$name" clang++
 done
+tell_untested

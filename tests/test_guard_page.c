@@ -124,7 +124,6 @@ static void check_overrun(const instance_t *in, size_t save_stack_sz)
     size_t excess = stack->sz - DECLARED_SZ;
     stack->ptr = (char *)stack->ptr + excess;
     stack->sz -= excess;
-    stack->align_validsz -= excess;
     stack->align_limit -= excess;
     aco_t *cos[2] = {aco_create(in->main_co, stack, save_stack_sz, yields_below_the_stack, NULL),
                      aco_create(in->main_co, stack, 0, ends_at_once, NULL)};
@@ -167,9 +166,17 @@ static void an_owner_whose_sp_is_above_its_stack_is_named_too(void **state)
     aco_destroy(cos[1]);
 }
 
+/* As in libaco, where programs read it. */
+static void a_guard_page_may_be_read(void **state)
+{
+    const instance_t *in = (const instance_t *)*state;
+    assert_int_equal(*(const volatile char *)in->stack->real_ptr, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        instance_test(a_guard_page_may_be_read),
         instance_test(the_guard_page_faults_and_what_is_above_does_not),
         instance_test(an_unguarded_stack_has_no_guard_page),
         instance_test(running_off_a_guarded_stack_is_a_segmentation_fault),

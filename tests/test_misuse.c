@@ -6,7 +6,7 @@
  */
 #include "harness.h"
 
-#include <pthread.h>
+#include <signal.h>
 
 /* ==== Cases =================================================================================== */
 
@@ -21,33 +21,13 @@ typedef struct {
     aco_t *child;   /* of self, on another share stack; the same for CHILD */
 } world_t;
 
-/* Where: on the thread's own stack before and after the first resume, in a coroutine, or in one
- * that this has resumed. */
-typedef enum { FRESH, MAIN, COROUTINE, CHILD } place_t;
-
-typedef struct {
-    int line;
-    void (*act)(world_t *world);
-    place_t place;
-    const char *call;  /* that the line must name */
-    const char *words; /* that it must hold: the rule */
-    size_t culprit;    /* offset in world_t of the coroutine that it must name, or NOBODY */
-} misuse_t;
-
-#define NOBODY ((size_t)-1)
-#define CO(member) offsetof(world_t, member)
-#define CASE(...) {__LINE__, __VA_ARGS__}
+#include "tests/misuse.h"
 
 /* ==== aco_create ============================================================================== */
 
 static void create_without_stack(world_t *w)
 {
     aco_create(w->main_co, NULL, 0, ends_at_once, NULL);
-}
-
-static void create_without_entry_function(world_t *w)
-{
-    aco_create(w->main_co, w->stack, 0, NULL, NULL);
 }
 
 static void create_for_another(world_t *w)
@@ -72,11 +52,6 @@ static void try_create_for_another(world_t *w)
 
 static char room[4096] __attribute__((aligned(16)));
 
-static void create_in_without_entry_function(world_t *w)
-{
-    aco_create_in(room, sizeof(room), w->main_co, w->stack, NULL, NULL);
-}
-
 static void create_in_for_another(world_t *w)
 {
     aco_create_in(room, sizeof(room), w->init, w->stack, ends_at_once, NULL);
@@ -93,51 +68,9 @@ static void create_main_with_save_stack_size(world_t *w)
     aco_create(NULL, NULL, 1, NULL, NULL);
 }
 
-static void create_main_with_entry_function(world_t *w)
-{
-    (void)w;
-    aco_create(NULL, NULL, 0, ends_at_once, NULL);
-}
-
-static void create_main_with_argument(world_t *w)
-{
-    aco_create(NULL, NULL, 0, NULL, w);
-}
-
 static void create_with_everything_but_main(world_t *w)
 {
     aco_create(NULL, w->stack, 0, ends_at_once, NULL);
-}
-
-static void *create_main(void *arg)
-{
-    (void)arg;
-    aco_create(NULL, NULL, 0, NULL, NULL);
-    return NULL;
-}
-
-static void *create_co(void *arg)
-{
-    const world_t *w = (const world_t *)arg;
-    aco_create(w->main_co, w->stack, 0, ends_at_once, NULL);
-    return NULL;
-}
-
-static void do_on_new_thread(void *(*act)(void *), world_t *w)
-{
-    pthread_t thread;
-    pthread_create(&thread, NULL, act, w);
-    pthread_join(thread, NULL);
-}
-
-static void create_main_on_unprepared_thread(world_t *w)
-{
-    do_on_new_thread(create_main, w);
-}
-
-static void create_co_on_unprepared_thread(world_t *w)
-{
-    do_on_new_thread(create_co, w);
 }
 
 /* ==== aco_resume ============================================================================== */
@@ -385,27 +318,6 @@ static void destroy_stack_in_use(world_t *w)
     aco_share_stack_destroy(w->stack);
 }
 
-static void destroy_stack_of_one(world_t *w)
-{
-    aco_share_stack_t *stack = aco_share_stack_new(0);
-    aco_create(w->main_co, stack, 0, ends_at_once, NULL);
-    aco_share_stack_destroy(stack);
-}
-
-static void destroy_stack_of_yielded(world_t *w)
-{
-    aco_share_stack_t *stack = aco_share_stack_new(0);
-    aco_resume(aco_create(w->main_co, stack, 0, yields_for_ever, NULL));
-    aco_share_stack_destroy(stack);
-}
-
-static void destroy_stack_of_ended(world_t *w)
-{
-    aco_share_stack_t *stack = aco_share_stack_new(0);
-    aco_resume(aco_create(w->main_co, stack, 0, ends_at_once, NULL));
-    aco_share_stack_destroy(stack);
-}
-
 /* ==== Assertions ============================================================================== */
 
 static void assert_something_false(world_t *w)
@@ -460,22 +372,16 @@ static void save_stack_of_half_the_memory(world_t *w)
 static const misuse_t of_create[] = {
     CASE(create_without_stack, MAIN, "aco_create", "NULL", NOBODY),
     CASE(create_without_stack, COROUTINE, "aco_create", "NULL", NOBODY),
-    CASE(create_without_entry_function, MAIN, "aco_create", "NULL", NOBODY),
     CASE(create_for_another, MAIN, "aco_create", "runs on the same share stack", CO(init)),
     CASE(create_for_another, COROUTINE, "aco_create", "runs on the same share stack", CO(init)),
     CASE(create_for_self, COROUTINE, "aco_create", "runs on the same share stack", CO(self)),
     CASE(create_for_self, CHILD, "aco_create", "runs on the same share stack", CO(self)),
     CASE(try_create_without_stack, MAIN, "aco_try_create", "NULL", NOBODY),
     CASE(try_create_for_another, MAIN, "aco_try_create", "runs on the same share stack", CO(init)),
-    CASE(create_in_without_entry_function, MAIN, "aco_create_in", "NULL", NOBODY),
     CASE(create_in_for_another, MAIN, "aco_create_in", "runs on the same share stack", CO(init)),
     CASE(create_main_with_stack, FRESH, "aco_create", "main_co is NULL", NOBODY),
     CASE(create_main_with_save_stack_size, FRESH, "aco_create", "main_co is NULL", NOBODY),
-    CASE(create_main_with_entry_function, FRESH, "aco_create", "main_co is NULL", NOBODY),
-    CASE(create_main_with_argument, FRESH, "aco_create", "main_co is NULL", NOBODY),
     CASE(create_with_everything_but_main, MAIN, "aco_create", "main_co is NULL", NOBODY),
-    CASE(create_main_on_unprepared_thread, FRESH, "aco_create", "aco_thread_init", NOBODY),
-    CASE(create_co_on_unprepared_thread, MAIN, "aco_create", "aco_thread_init", NOBODY),
 };
 
 static const misuse_t of_resume[] = {
@@ -502,9 +408,9 @@ static const misuse_t of_resume[] = {
 };
 
 static const misuse_t of_yield_to[] = {
-    CASE(yield_to_init, FRESH, "aco_yield_to", "no coroutine", NOBODY),
-    CASE(yield_to_init, MAIN, "aco_yield_to", "main coroutine", CO(main_co)),
-    CASE(yield_to_null, MAIN, "aco_yield_to", "main coroutine", CO(main_co)),
+    CASE(yield_to_init, FRESH, "aco_yield_to", "no coroutine is running", NOBODY),
+    CASE(yield_to_init, MAIN, "aco_yield_to", "no coroutine is running", CO(main_co)),
+    CASE(yield_to_null, MAIN, "aco_yield_to", "no coroutine is running", CO(main_co)),
     CASE(yield_to_null, COROUTINE, "aco_yield_to", "the coroutine is NULL", NOBODY),
     CASE(yield_to_main, COROUTINE, "aco_yield_to", "another parent", CO(main_co)),
     CASE(yield_to_main, CHILD, "aco_yield_to", "another parent", CO(main_co)),
@@ -512,7 +418,7 @@ static const misuse_t of_yield_to[] = {
     CASE(yield_to_self, CHILD, "aco_yield_to", "another parent", CO(self)),
     CASE(yield_to_init, CHILD, "aco_yield_to", "another parent", CO(init)),
     CASE(yield_to_ended, COROUTINE, "aco_yield_to", "ended", CO(ended)),
-    CASE(yield_to_one_on_stack_of_self, CHILD, "aco_", "its share stack waits for", NOBODY),
+    CASE(yield_to_one_on_stack_of_self, CHILD, "aco_resume", "its share stack waits for", NOBODY),
 };
 
 static const misuse_t of_reset[] = {
@@ -527,26 +433,26 @@ static const misuse_t of_reset[] = {
 };
 
 static const misuse_t of_yield[] = {
-    CASE(yield, FRESH, "aco_yield", "no coroutine", NOBODY),
-    CASE(yield, MAIN, "aco_yield", "main coroutine", CO(main_co)),
-    CASE(yield1_null, FRESH, "aco_yield1", "no coroutine", NOBODY),
-    CASE(yield1_null, MAIN, "aco_yield1", "no coroutine", NOBODY),
-    CASE(yield1_null, COROUTINE, "aco_yield1", "no coroutine", NOBODY),
-    CASE(yield1_main, FRESH, "aco_yield1", "main coroutine", CO(main_co)),
-    CASE(yield1_main, COROUTINE, "aco_yield1", "main coroutine", CO(main_co)),
+    CASE(yield, FRESH, "aco_yield", "no coroutine is running", NOBODY),
+    CASE(yield, MAIN, "aco_yield", "no coroutine is running", CO(main_co)),
+    CASE(yield1_null, FRESH, "aco_yield1", "no coroutine is running", NOBODY),
+    CASE(yield1_null, MAIN, "aco_yield1", "the coroutine is NULL", NOBODY),
+    CASE(yield1_null, COROUTINE, "aco_yield1", "the coroutine is NULL", NOBODY),
+    CASE(yield1_main, FRESH, "aco_yield1", "not the one that runs", CO(main_co)),
+    CASE(yield1_main, COROUTINE, "aco_yield1", "not the one that runs", CO(main_co)),
     CASE(yield1_other, FRESH, "aco_yield1", "not the one that runs", CO(yielded)),
     CASE(yield1_other, MAIN, "aco_yield1", "not the one that runs", CO(yielded)),
     CASE(yield1_other, COROUTINE, "aco_yield1", "not the one that runs", CO(yielded)),
 };
 
 static const misuse_t of_exit[] = {
-    CASE(exit_, FRESH, "aco_exit", "no coroutine", NOBODY),
-    CASE(exit_, MAIN, "aco_exit", "main coroutine", CO(main_co)),
-    CASE(exit1_null, FRESH, "aco_exit1", "no coroutine", NOBODY),
-    CASE(exit1_null, MAIN, "aco_exit1", "no coroutine", NOBODY),
-    CASE(exit1_null, COROUTINE, "aco_exit1", "no coroutine", NOBODY),
-    CASE(exit1_main, FRESH, "aco_exit1", "main coroutine", CO(main_co)),
-    CASE(exit1_main, COROUTINE, "aco_exit1", "main coroutine", CO(main_co)),
+    CASE(exit_, FRESH, "aco_exit", "no coroutine is running", NOBODY),
+    CASE(exit_, MAIN, "aco_exit", "no coroutine is running", CO(main_co)),
+    CASE(exit1_null, FRESH, "aco_exit1", "no coroutine is running", NOBODY),
+    CASE(exit1_null, MAIN, "aco_exit1", "the coroutine is NULL", NOBODY),
+    CASE(exit1_null, COROUTINE, "aco_exit1", "the coroutine is NULL", NOBODY),
+    CASE(exit1_main, FRESH, "aco_exit1", "not the one that runs", CO(main_co)),
+    CASE(exit1_main, COROUTINE, "aco_exit1", "not the one that runs", CO(main_co)),
     CASE(exit1_other, FRESH, "aco_exit1", "not the one that runs", CO(yielded)),
     CASE(exit1_other, MAIN, "aco_exit1", "not the one that runs", CO(yielded)),
     CASE(exit1_other, COROUTINE, "aco_exit1", "not the one that runs", CO(yielded)),
@@ -554,15 +460,15 @@ static const misuse_t of_exit[] = {
 
 /* Here the caller is a main coroutine and the argument is right, but for its not being another. */
 static const misuse_t of_yield1_and_exit1_in_main[] = {
-    CASE(yield1_main, MAIN, "aco_yield1", "main coroutine", CO(main_co)),
-    CASE(exit1_main, MAIN, "aco_exit1", "main coroutine", CO(main_co)),
+    CASE(yield1_main, MAIN, "aco_yield1", "no coroutine is running", CO(main_co)),
+    CASE(exit1_main, MAIN, "aco_exit1", "no coroutine is running", CO(main_co)),
 };
 
 static const misuse_t of_questions[] = {
-    CASE(get_arg, FRESH, "aco_get_arg", "NULL", NOBODY),
-    CASE(is_main_co_null, FRESH, "aco_is_main_co", "NULL", NOBODY),
-    CASE(is_main_co_null, MAIN, "aco_is_main_co", "NULL", NOBODY),
-    CASE(is_main_co_null, COROUTINE, "aco_is_main_co", "NULL", NOBODY),
+    CASE(get_arg, FRESH, "aco_get_arg", "no coroutine is running", NOBODY),
+    CASE(is_main_co_null, FRESH, "aco_is_main_co", "the coroutine is NULL", NOBODY),
+    CASE(is_main_co_null, MAIN, "aco_is_main_co", "the coroutine is NULL", NOBODY),
+    CASE(is_main_co_null, COROUTINE, "aco_is_main_co", "the coroutine is NULL", NOBODY),
     CASE(status_null, FRESH, "aco_status", "NULL", NOBODY),
     CASE(status_null, COROUTINE, "aco_status", "NULL", NOBODY),
 };
@@ -584,24 +490,20 @@ static const misuse_t of_destroy[] = {
 
 static const misuse_t of_share_stack_destroy[] = {
     CASE(destroy_stack_null, MAIN, "aco_share_stack_destroy", "NULL", NOBODY),
-    CASE(destroy_stack_in_use, FRESH, "aco_share_stack_destroy", "still exists", NOBODY),
-    CASE(destroy_stack_in_use, MAIN, "aco_share_stack_destroy", "still exists", NOBODY),
-    CASE(destroy_stack_in_use, COROUTINE, "aco_share_stack_destroy", "still exists", CO(self)),
-    CASE(destroy_stack_of_one, MAIN, "aco_share_stack_destroy", "still exists", NOBODY),
-    CASE(destroy_stack_of_yielded, MAIN, "aco_share_stack_destroy", "still exists", NOBODY),
-    CASE(destroy_stack_of_ended, MAIN, "aco_share_stack_destroy", "still exists", NOBODY),
+    CASE(destroy_stack_in_use, COROUTINE, "aco_share_stack_destroy", "is running", CO(self)),
+    CASE(destroy_stack_in_use, CHILD, "aco_share_stack_destroy", "is running", CO(self)),
 };
 
 static const misuse_t of_assertions[] = {
     CASE(assert_something_false, FRESH, "assert_something_false", "w == NULL && 1 < 2", NOBODY),
-    CASE(assert_something_false, COROUTINE, "test_misuse.c", "w == NULL && 1 < 2", CO(self)),
+    CASE(assert_something_false, COROUTINE, "assert_something_false", "test_misuse.c:", CO(self)),
     CASE(assertptr_null, MAIN, "assertptr_null", "my_pointer", CO(main_co)),
     CASE(assertalloc_ptr_null, MAIN, "assertalloc_ptr_null", "my_block", CO(main_co)),
     CASE(assertalloc_bool_false, MAIN, "assertalloc_bool_false", "got_it", CO(main_co)),
 };
 
 static const misuse_t of_sizes[] = {
-    CASE(share_stack_of_all_memory, FRESH, "aco_share_stack_new", "mmap", NOBODY),
+    CASE(share_stack_of_all_memory, FRESH, "aco_share_stack_new2", "mmap", NOBODY),
     CASE(share_stack_of_nearly_all_memory, FRESH, "aco_share_stack_new", "mmap", NOBODY),
     CASE(save_stack_of_all_memory, FRESH, "aco_create", "malloc", NOBODY),
     CASE(save_stack_of_half_the_memory, FRESH, "aco_create", "malloc", NOBODY),
@@ -684,6 +586,55 @@ MISUSE_TEST(of_share_stack_destroy)
 MISUSE_TEST(of_assertions)
 MISUSE_TEST(of_sizes)
 
+/* ==== The line ================================================================================ */
+
+#define LINE_SZ 400u /* bytes, the newline included */
+
+static void fail_at_length(void *call)
+{
+    char text[3000];
+    memset(text, 'x', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    aco_i_fail((const char *)call, NULL, text);
+}
+
+static void a_long_one_is_cut_before_its_newline(void **state)
+{
+    char call[] = "aco_test";
+    (void)state;
+    const char *line = expect_death(fail_at_length, call, SIGABRT);
+    assert_memory_equal(line, "aco: aco_test: xxx", 18);
+    assert_int_equal(strlen(line), LINE_SZ);
+    assert_ptr_equal(strchr(line, '\n'), line + LINE_SZ - 1);
+}
+
+static void fail_in_chinese(void *call)
+{
+    aco_i_fail((const char *)call, NULL, "\xe8\xa7\x84\xe5\x88\x99: a remedy");
+}
+
+static void characters_beyond_ascii_are_written(void **state)
+{
+    char call[] = "aco_test";
+    (void)state;
+    const char *line = expect_death(fail_in_chinese, call, SIGABRT);
+    assert_string_equal(line,
+                        "aco: aco_test: \xe8\xa7\x84\xe5\x88\x99: a remedy (coroutine 0x0)\n");
+}
+
+static void fail_without_stderr(void *call)
+{
+    close(STDERR_FILENO);
+    aco_i_fail((const char *)call, NULL, "a rule: a remedy");
+}
+
+static void without_stderr_it_ends_as_well(void **state)
+{
+    char call[] = "aco_test";
+    (void)state;
+    expect_signal(fail_without_stderr, call, SIGABRT);
+}
+
 /* In main, the argument of the main coroutine is what aco_create() was given. */
 static void get_arg_in_main_is_no_misuse(void **state)
 {
@@ -710,6 +661,9 @@ int main(void)
         instance_test(misuse_of_share_stack_destroy),
         instance_test(misuse_of_assertions),
         instance_test(misuse_of_sizes),
+        cmocka_unit_test(a_long_one_is_cut_before_its_newline),
+        cmocka_unit_test(characters_beyond_ascii_are_written),
+        cmocka_unit_test(without_stderr_it_ends_as_well),
         instance_test(get_arg_in_main_is_no_misuse),
     };
     return cmocka_run_group_tests_name("misuse", tests, NULL, NULL);

@@ -89,7 +89,7 @@ check_branch_tracking() {
     if grep -q SHSTK "$TMP/notes"; then
         fail "$width: acosw.o claims a shadow stack"
     fi
-    for name in acosw aco_save_fpucw_mxcsr; do
+    for name in acosw aco_load_fpucw_mxcsr aco_save_fpucw_mxcsr aco_funcp_protector_asm; do
         [ "$(first_instruction "$name")" = "$pad" ] ||
             fail "$width: $name does not start with $pad"
     done

@@ -147,6 +147,17 @@ run_intel() {
     echo "$1 $2 -masm=intel"
 }
 
+# Where there is no floating point, gcc knows none of its registers.
+run_without_floating_point() {
+    local cc=$1 width=$2 option
+    for option in -mgeneral-regs-only -mno-80387 -msoft-float; do
+        must "$cc $width $option: does not compile" "$cc" "$width" "$option" -O2 \
+            "${C_WARNINGS[@]}" -I. tests/library_user.c "${LIBRARY[@]}" -o "$TMP/user"
+        must "$cc $width $option: fails" "$TMP/user"
+        echo "$cc $width $option"
+    done
+}
+
 # Main in arm code and the coroutine in thumb code, and the other way round; the library in either.
 check_two_modes() {
     local main its library option cc
@@ -183,6 +194,7 @@ for cc in "${FOUND[@]}"; do
         [ "$width" = -m64 ] || only=("${ONLY_I386[@]}")
         (run_variants "$cc" "$width" "${only[@]}") || failed=1
         (run_intel "$cc" "$width") || failed=1
+        (run_without_floating_point "$cc" "$width") || failed=1
     done
     (read_avx512 "$cc") || failed=1
 done

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The runners can fail: a failing test, no test at all, and words that they don't know.
+# The runners can fail: a failing test, no test at all, words that they don't know, and packages that
+# exclude others.
 set -euo pipefail
 
 # expect STATUS WORDS COMMAND...: the command ends so and prints a line with the words.
@@ -38,3 +39,13 @@ expect 0 '^1 passed, 0 failed, 0 skipped$' bash test.sh "${options[@]}" \
     "version_check=$(awk '/^#define ACO_VERSION_(MAJOR|MINOR|PATCH) / { v = v dot $3; dot = "." }
                           END { print v }' aco.h)"
 expect 1 'missing: no-such-compiler' env CC=no-such-compiler bash make.sh
+
+# An apt-get that would have to remove packages, and is not to.
+BIN=$(mktemp -d "${TMP:-/tmp}/bin.XXXXXX")
+# shellcheck disable=SC2016 # for whoever runs it
+printf '#!/bin/sh\n[ "$1" != install ] || case "$*" in *--no-remove*) exit 100 ;; esac\n' \
+    > "$BIN/apt-get"
+printf '#!/bin/sh\nexec "$@"\n' > "$BIN/sudo"
+chmod +x "$BIN/apt-get" "$BIN/sudo"
+expect 1 'exclude each other' env PATH="$BIN:$PATH" CC=no-such-compiler bash make.sh -i library
+rm -r "$BIN"

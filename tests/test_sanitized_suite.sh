@@ -25,6 +25,8 @@ declare -rA REASONS=(
     [test_unwinding]="sanitize|steps through the sanitizer's own code as well, for minutes"
     [test_cancel]="sanitize|leaks what is half unwound, as told, and comes back by acosw() alone"
     [test_stack_pool]="sanitize|200,000 coroutines are too many for it; test_tools.sh has fewer"
+    [test_limits]="thread|its jumps from one stack to another are not switches to it"
+    [test_thread_end]="thread|its pthread_exit() aborts in a fiber, for a reason of its own"
     [test_overflow]="thread|the fault is first met, and the signal first handled, by its runtime"
 )
 

@@ -54,6 +54,7 @@ declare -rA REPORTS=(
     [leak_of_main]=$LEAKED
     [leak_where_share_stack_was]=$LEAKED
     [leak_where_fake_stack_was]=$LEAKED
+    [leak_where_fake_stack_of_ended_was]=$LEAKED
     [overflow_integer]="@:[0-9]+: runtime error: signed integer overflow"
     [race]="data race .*#0 race [^#]*@$CALLED.*#0 race [^#]*@$CALLED"
 )
@@ -133,7 +134,7 @@ check_errors() {
     fi
     if [[ $what == *address* && $ASAN_OPTIONS == *return=1* ]]; then
         errors+=(use_after_return use_after_return_after_resets)
-        ((LEAKS == 0)) || errors+=(leak_where_fake_stack_was)
+        ((LEAKS == 0)) || errors+=(leak_where_fake_stack_was leak_where_fake_stack_of_ended_was)
     fi
     for error in "${errors[@]}"; do
         check_error "$error"
@@ -182,12 +183,9 @@ for build in "${BUILDS[@]}"; do
         echo "${words[*]}: such programs can't be made or run, not tested"
         continue
     fi
-    if [ -n "$cxx" ] && ! echo '#include <string>' |
-        "$cxx" "${words[1]}" -x c++ -fsyntax-only - 2>/dev/null; then
-        echo "$cxx ${words[1]}: no C++ headers, not tested"
-        cxx=
-    fi
+    [ -z "$cxx" ] || compiles_cxx "$cxx ${words[1]}" "$cxx" "${words[1]}" || cxx=
     check_build "$cxx" "${words[@]}"
     ct_builds=$((ct_builds + 1))
 done
 ((ct_builds)) || skip "no compiler has a sanitizer"
+tell_untested

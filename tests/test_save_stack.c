@@ -40,7 +40,7 @@ static void make_frames(aco_t *co, made_t *made)
     made->was_right = 0;
     co->reg[ACO_REG_IDX_SP] = sp;
     co->is_owner = 1;
-    s->owner = co;
+    s->owner = s->in_place = co;
 }
 
 /* Saves made frames out and restores them; the save stack lies between canaries at first. */
@@ -102,6 +102,23 @@ static void frames_up_to_the_limit_of_the_stack_come_back(void **state)
         save_and_restore(in, stack, (stack->align_limit - STACK_ROOM) / ACO_RETPTR_SZ * ACO_RETPTR_SZ);
         aco_share_stack_destroy(stack);
     }
+}
+
+/* All of it; one that is continued would have no room to run. */
+static void frames_that_fill_the_stack_are_no_overrun(void **state)
+{
+    const instance_t *in = (const instance_t *)*state;
+    aco_share_stack_t *stack = aco_share_stack_new(4096);
+    made_t made = {NULL, stack->align_limit, 1, 0};
+    aco_t *co = aco_create(in->main_co, stack, 0, looks_at_frames, &made);
+    aco_t *other = aco_create(in->main_co, stack, 0, ends_at_once, NULL);
+    make_frames(co, &made);
+    aco_resume(other);
+    assert_int_equal(co->save_stack.valid_sz, stack->align_limit);
+    assert_true(is_from_seed(co->save_stack.ptr, made.sz, made.seed));
+    aco_destroy(co);
+    aco_destroy(other);
+    aco_share_stack_destroy(stack);
 }
 
 /* ==== Growth ================================================================================== */
@@ -225,16 +242,33 @@ static void the_save_stack_grows_geometrically(void **state)
     aco_destroy(other);
 }
 
+#if STRESS
+static void under_stress_every_eviction_moves_the_save_stack(void **state)
+{
+    aco_t *co = make_co((const instance_t *)*state, yields_for_ever, NULL);
+    for (size_t i = 0; i < 10; i++) {
+        const void *former = co->save_stack.ptr;
+        aco_resume(co);
+        assert_ptr_not_equal(co->save_stack.ptr, former);
+    }
+    aco_destroy(co);
+}
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         instance_test(frames_of_every_small_size_come_back),
         instance_test(frames_around_pages_come_back),
         instance_test(frames_up_to_the_limit_of_the_stack_come_back),
+        instance_test(frames_that_fill_the_stack_are_no_overrun),
         instance_test(a_save_stack_that_is_large_enough_stays_embedded),
         instance_test(deep_frames_come_back),
         instance_test(a_save_stack_that_is_too_small_becomes_a_block_of_its_own),
         instance_test(the_save_stack_grows_geometrically),
+#if STRESS
+        instance_test(under_stress_every_eviction_moves_the_save_stack),
+#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,21 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The built libraries serve programs: linked to the shared one, to the static one, and through
-# dlopen(). The shared one exports what is public, by name, and nothing else.
+# The built libraries serve programs: linked to the shared one, also as position-independent code
+# that loads control words, to the static one, and through dlopen(). The shared one exports what is
+# public, by name, and nothing else.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
+
+# check_returns WHAT OPTION: of the linker. For check(), with its variables.
+check_returns() {
+    must "$1, $2: position-independent code does not link with the shared library" \
+        "${compile[@]}" -fPIE -pie "-Wl,$2" tests/library_returns.c -o "$TMP/returns" \
+        -L"$directory" -Wl,-rpath,"$directory" -laco
+    must "$1, $2: position-independent code fails with control words, or as a coroutine returns" \
+        "${RUN[@]}" "$TMP/returns"
+}
 
 # check COMPILER OPTIONS DIRECTORY: the libraries in that, whose path is absolute.
 check() {
@@ -19,6 +29,8 @@ check() {
     must "$what: a program linked to the shared library fails" "${RUN[@]}" "$TMP/linked"
     [[ $(readelf -dW "$TMP/linked") == *'[libaco.so'* ]] ||
         fail "$what: the program does not load the shared library"
+    check_returns "$what" -z,lazy
+    check_returns "$what" -z,now
     echo "$what: linked to libaco.so"
 
     must "$what: a program does not link with the static library" \
@@ -41,7 +53,8 @@ check() {
     echo "$what: $(wc -l <"$TMP/exported") names exported, all of them aco_* or acosw"
 }
 
-# The shared library of another processor is linked here, as make.sh links that of this one.
+# The shared library of another processor, or of i386, is linked here, as make.sh links that of this
+# one.
 check_foreign() {
     local compile directory=$TMP/$PROCESSOR
     read -ra compile <<<"$1 $2"
@@ -58,4 +71,5 @@ if ! have nm || ! have readelf; then
     skip "nm and readelf are needed"
 fi
 check "$CC" "" "$(realpath "$OUTPUT")"
+[ -z "$M32" ] || PROCESSOR=m32 check_foreign "$CC" -m32
 on_each_foreign check_foreign

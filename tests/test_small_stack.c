@@ -78,7 +78,7 @@ static const misuse_t misuses[] = {
     {yield1_other, "aco_yield1", "not the one that runs", 0, NULL},
     {exit1_other, "aco_exit1", "not the one that runs", 0, NULL},
     {destroy_self, "aco_destroy", "running", 0, NULL},
-    {destroy_own_stack, "aco_share_stack_destroy", "still exists", 0, NULL},
+    {destroy_own_stack, "aco_share_stack_destroy", "is running", 0, NULL},
     {create_without_stack, "aco_create", "NULL", 0, NULL},
     {create_too_large, "aco_create", "malloc", 0, NULL},
     {assert_what_is_not, "assert_what_is_not", "other == NULL", 0, NULL},

@@ -4,7 +4,8 @@
  * call-frame information and by the chain of frame pointers, also after its frames were saved out
  * and restored. And they are right at every instruction of the switch, inline and in acosw(), and
  * of the protector: each is stepped over, and a signal handler on a stack of its own looks from
- * there. Relies on the unwinder of libgcc; on frame pointers where HAVE_FRAME_POINTERS says so.
+ * there. Relies on the unwinder of libgcc; on frame pointers where HAVE_FRAME_POINTERS says so; and
+ * where HAVE_BREAKPOINTS does, on a breakpoint before each instruction of the switch.
  */
 // build: tests/no_inline.c -fno-omit-frame-pointer -DHAVE_FRAME_POINTERS
 #define _GNU_SOURCE /* for the names of registers in <ucontext.h> */
@@ -16,9 +17,13 @@
 #include <ucontext.h>
 #include <unwind.h>
 
-/* Where a flag of the processor makes it trap after every instruction. */
+/* Where a flag of the processor makes it trap after every instruction, or a breakpoint is before
+ * each one that matters. */
 #if defined(ACO_ARCH_X86_64) || defined(ACO_ARCH_I386)
 #define HAVE_TRAP_FLAG
+#endif
+#if defined(HAVE_TRAP_FLAG) || defined(HAVE_BREAKPOINTS)
+#define HAVE_STEPS
 #endif
 
 #if defined(ACO_ARCH_X86_64)
@@ -68,6 +73,13 @@ static const int kept[CT_KEPT] = {4, 5, 6, 7, 8, 9, 10, 11};
 #define MAX_FRAMES 64
 #define SIGNAL_STACK_SZ 65536u /* bytes */
 #define TRAP_FLAG 0x100        /* of the flags register: SIGTRAP after every instruction */
+
+/* 0 where libc has no unwind tables, so that the trace of a thread's own stack breaks off there. */
+#ifdef __GLIBC__
+#define MAIN_HAS_END 1
+#else
+#define MAIN_HAS_END 0
+#endif
 
 /* Keeps a call before it from becoming a jump, which leaves no frame. */
 #define NO_TAIL_CALL() __asm__ volatile("")
@@ -130,17 +142,23 @@ static NOINLINE void resumes(void)
     NO_TAIL_CALL();
 }
 
+#ifdef HAVE_STEPS
+static volatile int is_stepping;
+
 #ifdef HAVE_TRAP_FLAG
-/* Steps over everything between two of these. */
-#define TOGGLE_STEPPING() __asm__ volatile("int3")
+/* The breakpoint has the handler set the trap flag, or clear it. */
+#define SET_STEPPING(is_on) do { is_stepping = (is_on); __asm__ volatile("int3"); } while (0)
+#else
+#define SET_STEPPING(is_on) (is_stepping = (is_on))
+#endif
 
 static NOINLINE void resumes_under_steps(void)
 {
-    TOGGLE_STEPPING();
+    SET_STEPPING(1);
     while (!run.co->is_end) {
         resumes();
     }
-    TOGGLE_STEPPING();
+    SET_STEPPING(0);
 }
 
 static void looks_at_nothing(void)
@@ -177,7 +195,7 @@ static const place_t places[] = {
     PLACE(no_inline_resume, EITHER, 0),
     PLACE(no_inline_yield, EITHER, 0),
     PLACE(no_inline_exit, EITHER, 0),
-#ifdef HAVE_TRAP_FLAG
+#ifdef HAVE_STEPS
     PLACE(resumes_under_steps, MAIN, 0),
     PLACE(returns, COROUTINE, 1),
 #endif
@@ -284,7 +302,10 @@ static int is_right(const trace_t *trace, side_t side)
             return 0;
         }
     }
-    return trace->is_end && (side == MAIN || i == trace->ct);
+    if (side == MAIN) {
+        return trace->is_end || !MAIN_HAS_END;
+    }
+    return trace->is_end && i == trace->ct;
 }
 
 static void print_trace(const trace_t *trace, side_t side)
@@ -462,7 +483,7 @@ static void chains_of_frame_pointers_end_at_the_entry_function(void **state)
 }
 #endif
 
-#ifdef HAVE_TRAP_FLAG
+#ifdef HAVE_STEPS
 /* ==== At every instruction ==================================================================== */
 
 static struct {
@@ -475,13 +496,23 @@ static struct {
     trace_t calls[COROUTINE + 1]; /* of each side, when it last called acosw() */
 } steps;
 
+#ifdef HAVE_TRAP_FLAG
 /* Whether a jump through memory is at `pc`: opcode ff, 4 in the middle of the next byte, and no
  * register in its upper bits. In the known functions there is none but that of a switch. */
-static int is_jump_through_memory(uintptr_t pc)
+static int is_jump_of_switch(uintptr_t pc)
 {
     const unsigned char *code = (const unsigned char *)pc;
     return code[0] == 0xff && (code[1] & 0x38) == 0x20 && code[1] < 0xc0;
 }
+#else
+#define BREAKPOINT_SZ 4 /* bytes */
+
+/* Whether "br x17" is behind the breakpoint at `pc`. */
+static int is_jump_of_switch(uintptr_t pc)
+{
+    return *(const uint32_t *)(pc + BREAKPOINT_SZ) == 0xd61f0220;
+}
+#endif
 
 /* Whether the caller of acosw(), if there is one, holds in its registers what it called it with. */
 static int is_kept(const trace_t *trace)
@@ -500,25 +531,44 @@ static void look_from(uintptr_t pc, const place_t *place)
     steps.is_wrong = !is_right(&steps.trace, steps.side) || !is_kept(&steps.trace);
 }
 
-static void on_trap(int signal_no, siginfo_t *info, void *context)
+/* The instruction that comes next, or the breakpoint before it. */
+static void step_to(uintptr_t pc)
 {
-    (void)signal_no;
-    greg_t *registers = ((ucontext_t *)context)->uc_mcontext.gregs;
-    if (info->si_code != TRAP_TRACE) {
-        registers[REG_EFL] ^= TRAP_FLAG;
-        return;
-    }
-    uintptr_t pc = (uintptr_t)registers[REG_PC];
     if (steps.is_jump) {
         steps.ct_jumps++;
         steps.side = steps.side == MAIN ? COROUTINE : MAIN;
     }
     const place_t *place = place_before(pc + 1);
-    steps.is_jump = place != NULL && is_jump_through_memory(pc);
+    steps.is_jump = place != NULL && is_jump_of_switch(pc);
     if (place != NULL && !steps.is_wrong) {
         look_from(pc, place);
     }
 }
+
+#ifdef HAVE_TRAP_FLAG
+static void on_trap(int signal_no, siginfo_t *info, void *context)
+{
+    (void)signal_no;
+    greg_t *registers = ((ucontext_t *)context)->uc_mcontext.gregs;
+    if (info->si_code == SI_KERNEL) { /* a breakpoint */
+        registers[REG_EFL] &= ~(greg_t)TRAP_FLAG;
+        registers[REG_EFL] |= is_stepping ? TRAP_FLAG : 0;
+    } else if (is_stepping) {
+        step_to((uintptr_t)registers[REG_PC]);
+    }
+}
+#else
+static void on_trap(int signal_no, siginfo_t *info, void *context)
+{
+    (void)signal_no;
+    (void)info;
+    mcontext_t *registers = &((ucontext_t *)context)->uc_mcontext;
+    if (is_stepping) {
+        step_to((uintptr_t)registers->pc);
+    }
+    registers->pc += BREAKPOINT_SZ;
+}
+#endif
 
 /* The unwinder was led astray. */
 static void on_fault(int signal_no)
@@ -528,8 +578,9 @@ static void on_fault(int signal_no)
     _exit(1);
 }
 
-static void set_handlers(void)
+static int set_handlers(void **state)
 {
+    (void)state;
     static char signal_stack[SIGNAL_STACK_SZ];
     stack_t stack;
     memset(&stack, 0, sizeof(stack));
@@ -542,6 +593,7 @@ static void set_handlers(void)
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     assert_int_equal(sigaction(SIGTRAP, &action, NULL), 0);
     signal(SIGSEGV, on_fault);
+    return 0;
 }
 
 /* How many instructions of a function were looked from. */
@@ -552,7 +604,7 @@ static size_t ct_steps_in(aco_cofuncp_t function)
     return steps.cts[place - places];
 }
 
-static void check_steps(const instance_t *in, aco_cofuncp_t entry, int is_inline, size_t ct_jumps)
+static void step_through(const instance_t *in, aco_cofuncp_t entry, int is_inline)
 {
     dirty_the_end(in->stack);
     aco_thread_init(exits);
@@ -561,10 +613,22 @@ static void check_steps(const instance_t *in, aco_cofuncp_t entry, int is_inline
     run.is_inline = is_inline;
     memset(&steps, 0, sizeof(steps));
     steps.side = MAIN;
-    set_handlers();
+    set_handlers(NULL); /* cmocka has put others in their place */
     resumes_under_steps();
     fesetround(FE_TONEAREST); /* also where all share the control words */
     aco_destroy(run.co);
+}
+
+/* A virtual machine may lose a trap now and then; unwind information that is wrong is wrong in
+ * every attempt. */
+static void check_steps(const instance_t *in, aco_cofuncp_t entry, int is_inline, size_t ct_jumps)
+{
+    for (int attempt = 0; attempt < 3; attempt++) {
+        step_through(in, entry, is_inline);
+        if (!steps.is_wrong && steps.ct_jumps == ct_jumps) {
+            break;
+        }
+    }
     if (steps.is_wrong) {
         print_trace(&steps.trace, steps.side);
         fail();
@@ -577,9 +641,14 @@ static void backtraces_are_right_at_every_instruction_of_a_switch(void **state)
 {
     for (int is_inline = 0; is_inline <= 1; is_inline++) {
         check_steps((const instance_t *)*state, nests_and_exits, is_inline, 6);
+#ifndef HAVE_TRAP_FLAG
+        if (!is_inline) {
+            continue; /* only the switch has breakpoints */
+        }
+#endif
         assert_true(ct_steps_in(yields) != 0);
         assert_true(ct_steps_in(exits) != 0);
-#ifndef ACO_CONFIG_SHARE_FPU_MXCSR_ENV
+#if defined(HAVE_TRAP_FLAG) && !defined(ACO_CONFIG_SHARE_FPU_MXCSR_ENV)
         assert_true(ct_steps_in(aco_load_fpucw_mxcsr) != 0);
 #endif
     }
@@ -590,10 +659,14 @@ static void backtraces_are_right_at_every_instruction_of_the_protector(void **st
     for (int is_inline = 0; is_inline <= 1; is_inline++) {
         check_steps((const instance_t *)*state, returns, is_inline, 2);
         assert_true(ct_steps_in(aco_funcp_protector_asm) != 0);
+#ifdef HAVE_TRAP_FLAG
         assert_true(ct_steps_in(aco_funcp_protector) != 0);
+#endif
     }
 }
 
+#else
+#define set_handlers NULL
 #endif
 
 int main(void)
@@ -603,10 +676,10 @@ int main(void)
 #ifdef HAVE_FRAME_POINTERS
         instance_test(chains_of_frame_pointers_end_at_the_entry_function),
 #endif
-#ifdef HAVE_TRAP_FLAG
+#ifdef HAVE_STEPS
         instance_test(backtraces_are_right_at_every_instruction_of_a_switch),
         instance_test(backtraces_are_right_at_every_instruction_of_the_protector),
 #endif
     };
-    return cmocka_run_group_tests_name("unwinding", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("unwinding", tests, set_handlers, NULL);
 }

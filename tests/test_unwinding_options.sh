@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Compiles and runs test_unwinding.c with whatever options make a compiler lay out frames, and
-# describe them to unwinders, in another way.
+# describe them to unwinders, in another way. On an arm64 that signs return addresses, with a
+# breakpoint before each instruction of the switch, from which the unwinder looks.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -54,6 +55,56 @@ check() {
     echo "${PROCESSOR:-$1 $2}: ${#VARIANTS[@]} variants of options"
 }
 
+# put_breakpoints ALL: puts a breakpoint before each instruction of the inline assembly that has the
+# jump of a switch, as a compiler writes it; if ALL is not 0, of each function instead.
+# shellcheck disable=SC2317 # on_each_foreign calls what calls it
+put_breakpoints() {
+    awk -v all="$1" '
+        function put(text,    lines, ct, i) {
+            ct = split(text, lines, /[;\n]/)
+            for (i = 1; i <= ct; i++) {
+                if (lines[i] ~ /^[ \t]*[A-Za-z]+([ \t]|$)/) {
+                    print "\tbrk 1"
+                }
+                print lines[i]
+            }
+        }
+        all { if (is_code) put($0); else print }
+        all && /\.cfi_startproc/ { is_code = 1 }
+        all && /\.cfi_endproc/ { is_code = 0 }
+        all { next }
+        /^[ \t]*\/\/APP/ { is_asm = 1; text = "" }
+        /^[ \t]*\/\/NO_APP/ {
+            is_asm = 0
+            if (text ~ /br[ \t]+x17/) put(text); else print text
+        }
+        is_asm { text = text $0 "\n"; next }
+        { print }'
+}
+
+# Of arm64 alone, with return addresses signed.
+# shellcheck disable=SC2317 # on_each_foreign calls it
+check_signed() {
+    [ "$PROCESSOR" = arm64 ] || return 0
+    local compile objects=$TMP/signed option=-mbranch-protection=standard
+    local RUN=("${RUN[@]}" -cpu max)
+    read -ra compile <<<"$1 $2"
+    compile+=("$option" -std=gnu99 -fasynchronous-unwind-tables)
+    build_objects "$1" "$2" "$objects" "$option"
+    "${compile[@]}" -I. -E -P acosw.S | put_breakpoints 1 >"$TMP/acosw.s"
+    must "acosw.S does not assemble" "${compile[@]}" -c "$TMP/acosw.s" -o "$objects/acosw.S.o"
+    for option in -O0 -O2 "-O2 -fomit-frame-pointer"; do
+        # shellcheck disable=SC2086 # there may be two
+        must "$option: does not compile" "${compile[@]}" $option "${C_WARNINGS[@]}" \
+            -DHAVE_BREAKPOINTS "${CMOCKA[@]}" -I. -S tests/test_unwinding.c -o "$TMP/plain.s"
+        put_breakpoints 0 <"$TMP/plain.s" >"$TMP/program.s"
+        must "$option: does not link" "${compile[@]}" "$TMP/program.s" "$objects"/*.o \
+            -o "$TMP/program" "${CMOCKA[@]}" -lpthread -lm
+        must "arm64, signed, $option: a backtrace is wrong" "${RUN[@]}" "$TMP/program"
+    done
+    echo "arm64: return addresses signed, looked at from each instruction"
+}
+
 find_compilers gcc clang
 failed=0
 for cc in "${FOUND[@]}"; do
@@ -62,4 +113,5 @@ for cc in "${FOUND[@]}"; do
     done
 done
 on_each_foreign check
+on_each_foreign check_signed
 exit "$failed"

@@ -194,6 +194,29 @@ static void reset_takes_the_mark_away(void **state)
     in_every_way((const instance_t *)*state, check_reset);
 }
 
+static unsigned ct_other_calls;
+
+static void wake_otherwise(aco_t *co)
+{
+    CO_CHECK(co == aco_get_co());
+    ct_other_calls++;
+}
+
+static void check_replacement(scene_t *scene)
+{
+    ct_other_calls = 0;
+    aco_set_waker(wake_otherwise);
+    scene->co->wakes = 1;
+    aco_resume(scene->co);
+    assert_int_equal(waker.ct_calls, 0);
+    assert_int_equal(ct_other_calls, 1);
+}
+
+static void a_second_waker_replaces_the_first(void **state)
+{
+    in_every_way((const instance_t *)*state, check_replacement);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -202,6 +225,7 @@ int main(void)
         instance_test(a_waker_may_end_the_coroutine),
         instance_test(a_direct_switch_wakes_its_target),
         instance_test(reset_takes_the_mark_away),
+        instance_test(a_second_waker_replaces_the_first),
     };
     return cmocka_run_group_tests_name("waker", tests, NULL, NULL);
 }

@@ -455,6 +455,54 @@ static void each_has_its_own_control_words(void **state)
     aco_share_stack_destroy(stack);
 }
 
+/* ==== Memory ================================================================================== */
+
+static int first_rounding; /* in which memory was asked for; -1: not yet */
+
+static void *note_rounding(size_t sz)
+{
+    first_rounding = first_rounding == -1 ? fegetround() : first_rounding;
+    return malloc(sz);
+}
+
+static NOINLINE void fill_and_yield_to(aco_t *co)
+{
+    unsigned char data[3000];
+    fill_from_seed(data, sizeof(data), 7);
+    fesetround(FE_UPWARD);
+    aco_yield_to(co);
+    CO_CHECK(is_from_seed(data, sizeof(data), 7));
+    CO_CHECK(fegetround() == (IS_SHARED ? FE_DOWNWARD : FE_UPWARD));
+    fesetround(FE_TONEAREST);
+}
+
+static void fills_and_yields_to_argument(void)
+{
+    fill_and_yield_to((aco_t *)aco_get_arg());
+    aco_exit();
+}
+
+/* Its save stack grows on the stack of the parent, which has other control words. */
+static void memory_is_asked_for_with_those_of_the_parent(void **state)
+{
+    const instance_t *in = (const instance_t *)*state;
+    aco_t *other = make_co(in, yields_for_ever, NULL);
+    aco_t *co = make_co(in, fills_and_yields_to_argument, other);
+    first_rounding = -1;
+    fesetround(FE_DOWNWARD);
+    aco_set_allocator(note_rounding, free);
+    aco_resume(co);
+    aco_set_allocator(malloc, free);
+    fesetround(FE_DOWNWARD);
+    assert_int_equal(first_rounding, IS_SHARED ? FE_UPWARD : FE_DOWNWARD);
+    aco_resume(co);
+    fesetround(FE_TONEAREST);
+    assert_int_equal(co->is_end, 1);
+    aco_destroy(co);
+    aco_destroy(other);
+    assert_co_checks();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -468,6 +516,7 @@ int main(void)
         instance_test(the_one_that_was_resumed_may_be_destroyed_with_its_stack),
         instance_test(registers_are_kept_by_the_last_call_of_a_function),
         instance_test(each_has_its_own_control_words),
+        instance_test(memory_is_asked_for_with_those_of_the_parent),
     };
     return cmocka_run_group_tests_name("yield_to", tests, NULL, NULL);
 }

@@ -24,7 +24,7 @@ static int is_refused(size_t sz)
     if (++memory.ct_requests != memory.refused) {
         return 0;
     }
-    errno = ENOMEM;
+    errno = memory.error != 0 ? memory.error : ENOMEM;
     return 1;
 }
 

@@ -15,6 +15,7 @@
 typedef struct {
     int is_on;
     size_t refused;     /* number of the request that fails; 0: none */
+    int error;          /* with which it does, 0 for ENOMEM */
     const char *call;   /* that the scenario is in */
     size_t ct_requests; /* that could fail */
     struct {

@@ -16,12 +16,30 @@
 /* The coroutine that this thread is about to resume for the first time since it was cancelled. */
 static __thread aco_t *cancelled;
 
-static void check(int holds, const char *rule_and_remedy)
+static void check(int holds, const aco_t *co, const char *rule_and_remedy)
 {
     if (!holds) {
-        aco_assert_failed(rule_and_remedy, __FILE__, __LINE__, "aco_cancel");
+        aco_i_fail("aco_cancel", co, rule_and_remedy);
     }
 }
+
+/* The exceptions that a thread is handling, in libstdc++ and libc++abi; NULL without either. */
+typedef struct {
+    void *caught;
+    unsigned ct_uncaught;
+#ifdef ACO_ARCH_ARM
+    void *propagating; /* those whose cleanups run, one at most that is not of C++ */
+#endif
+} handling_t;
+handling_t *__cxa_get_globals(void) __attribute__((weak));
+
+static handling_t *get_handling(void)
+{
+    return __cxa_get_globals != NULL ? __cxa_get_globals() : NULL;
+}
+
+/* What ct_uncaught of this thread was when the unwinding coroutine that runs was continued. */
+static __thread unsigned ct_uncaught_before;
 
 /* ==== In the coroutine ======================================================================= */
 
@@ -36,18 +54,71 @@ typedef _Unwind_Exception_Class exception_class_t;
 
 /* libstdc++, when it terminates, looks for the type of an exception before it, also of one that is
  * not of its own kind: there is none. */
-typedef struct {
+typedef struct thrown_s {
     char no_type[128]; /* all 0; more than the header of a C++ exception has */
     exception_t exception;
+#ifdef ACO_ARCH_ARM
+    const aco_t *co;
+    void *propagating;     /* of the thread while the cleanup runs that was begun last */
+    struct thrown_s *next; /* the next older one of the thread */
+#endif
 } thrown_t;
+
+#ifdef ACO_ARCH_ARM
+
+/* The newest one of this thread that is half unwound. */
+static __thread thrown_t *newest;
+
+static void enter(thrown_t *thrown, const aco_t *co)
+{
+    thrown->co = co;
+    thrown->next = newest;
+    newest = thrown;
+}
+
+static void leave(thrown_t *thrown)
+{
+    thrown_t **link = &newest;
+    while (*link != thrown) {
+        link = &(*link)->next;
+    }
+    *link = thrown->next;
+}
+
+/* A cleanup of C++ finds the exception, when it has ended, by what propagates in the thread, where
+ * others run before that if it yields. The unwinder has set it when a cleanup is about to run. */
+static void keep_propagating(const handling_t *handling, thrown_t *thrown)
+{
+    thrown->propagating = handling->propagating;
+}
+
+static void take_propagating(handling_t *handling, const aco_t *co)
+{
+    const thrown_t *thrown = newest;
+    while (thrown != NULL && thrown->co != co) {
+        thrown = thrown->next;
+    }
+    check(thrown != NULL, co, "the coroutine was half unwound on another thread: let it end there "
+          "before aco_detach()");
+    handling->propagating = thrown->propagating;
+}
+
+#else
+#define enter(thrown, co) ((void)0)
+#define leave(thrown) ((void)0)
+#define keep_propagating(handling, thrown) ((void)0)
+#define take_propagating(handling, co) ((void)0)
+#endif
 
 /* Called when somebody deletes the exception, which only its end may do. */
 static void on_deletion(_Unwind_Reason_Code reason, exception_t *exception)
 {
     (void)reason;
     (void)exception;
-    check(0, "a catch block of the coroutine has swallowed the cancellation: end it with throw;");
+    check(0, aco_gtls_co,
+          "a catch block of the coroutine has swallowed the cancellation: end it with throw;");
 }
+
 
 /* Called before the cleanups of each frame, with the stack pointer that it had when it called.
  * Above those of the entry function there is nothing more to clean up. */
@@ -57,24 +128,34 @@ static _Unwind_Reason_Code end_after_last_frame(int version, _Unwind_Action acti
                                                 struct _Unwind_Context *context, void *arg)
 {
     aco_t *co = (aco_t *)arg;
+    thrown_t *thrown = (thrown_t *)(void *)((char *)exception - offsetof(thrown_t, exception));
+    handling_t *handling = get_handling();
     (void)version;
     (void)exception_class;
+    if (handling != NULL) {
+        /* The `throw;` of a catch block that lets the cancellation pass counts one, for ever. */
+        handling->ct_uncaught = ct_uncaught_before;
+        keep_propagating(handling, thrown);
+    }
     if (_Unwind_GetCFA(context) >= (uintptr_t)co->share_stack->align_retptr) {
-        free((char *)exception - offsetof(thrown_t, exception));
+        leave(thrown);
+        aco_i_release(thrown);
         co->wakes = 0;
         aco_exit1(co);
     }
-    check(!(actions & _UA_END_OF_STACK), "a function of the coroutine has no unwind table: "
+    check(!(actions & _UA_END_OF_STACK), co, "a function of the coroutine has no unwind table: "
           "compile it with -fexceptions or -fasynchronous-unwind-tables");
     return _URC_NO_REASON;
 }
 
 /* Not in the frame of unwind(), which the cleanups overwrite. */
-static exception_t *new_exception(void)
+static exception_t *new_exception(const aco_t *co)
 {
-    thrown_t *thrown = (thrown_t *)calloc(1, sizeof(*thrown));
-    check(thrown != NULL, "out of memory: free something first");
+    thrown_t *thrown = (thrown_t *)aco_i_allocate(sizeof(*thrown));
+    check(thrown != NULL, co, "out of memory: free something first");
+    memset(thrown, 0, sizeof(*thrown));
     thrown->exception.exception_cleanup = on_deletion;
+    enter(thrown, co);
     return &thrown->exception;
 }
 
@@ -88,58 +169,57 @@ void __asan_handle_no_return(void);
 static void unwind(aco_t *co)
 {
     int is_begun = cancelled != co;
+    handling_t *handling = get_handling();
     cancelled = NULL;
     co->wakes = UNWINDS;
+    ct_uncaught_before = handling != NULL ? handling->ct_uncaught : 0;
     if (!is_begun) {
         __asan_handle_no_return();
-        _Unwind_ForcedUnwind(new_exception(), (_Unwind_Stop_Fn)(uintptr_t)end_after_last_frame, co);
-        check(0, "the unwinder can't go on: the stack of the coroutine is damaged");
+        _Unwind_ForcedUnwind(new_exception(co), (_Unwind_Stop_Fn)(uintptr_t)end_after_last_frame,
+                             co);
+        check(0, co, "the unwinder can't go on: the stack of the coroutine is damaged");
+    }
+    if (handling != NULL) {
+        take_propagating(handling, co);
     }
 }
 
 /* ==== In its parent ========================================================================== */
 
-/* The exceptions that a thread is handling, in libstdc++ and libc++abi; NULL without either. */
-typedef struct {
-    void *caught;
-    unsigned ct_uncaught;
-} handling_t;
-handling_t *__cxa_get_globals(void) __attribute__((weak));
-
-/* A catch block for foreign exceptions can't begin inside another one, and its `throw;` counts as
- * uncaught for ever: neither is to meet what the caller has. */
+/* A catch block for foreign exceptions can't begin inside another one: it is not to meet what the
+ * caller has. */
 static void resume_without_exceptions(aco_t *co)
 {
-    handling_t *handling = __cxa_get_globals != NULL ? __cxa_get_globals() : NULL;
+    handling_t *handling = get_handling();
     if (handling == NULL) {
         aco_resume(co);
     } else {
         handling_t mine = *handling;
+        unsigned mine_before = ct_uncaught_before;
         memset(handling, 0, sizeof(*handling));
         aco_resume(co);
         *handling = mine;
+        ct_uncaught_before = mine_before;
     }
 }
 
 int aco_cancel(aco_t *co)
 {
-    check(co != NULL && co->main_co != NULL,
+    check(co != NULL && co->main_co != NULL, co,
           "NULL or a main coroutine: pass what aco_create() returned for another one");
-    switch (aco_status(co)) {
-    case ACO_STATUS_END:
+    if (co->is_end) {
         return 1;
-    case ACO_STATUS_INIT:
+    }
+    aco_check_resume("aco_cancel", co);
+    if (aco_status(co) == ACO_STATUS_INIT) {
         co->reg[ACO_REG_IDX_RETADDR] = (void *)(uintptr_t)aco_exit;
-        break;
-    default:
-        if (co->wakes != UNWINDS) {
-            aco_set_waker(unwind);
-            cancelled = co;
-            co->wakes = WAKES;
-        }
+    } else if (co->wakes != UNWINDS) {
+        aco_set_waker(unwind);
+        cancelled = co;
+        co->wakes = WAKES;
     }
     resume_without_exceptions(co);
-    check(co->wakes != WAKES, "the coroutine was suspended by acosw() alone: "
+    check(co->wakes != WAKES, co, "the coroutine was suspended by acosw() alone: "
           "let it suspend itself by aco_yield() or aco_yield_to()");
     return co->is_end;
 }

@@ -39,11 +39,16 @@ extern "C" {
  *   - It was suspended by aco_yield(), aco_yield1() or aco_yield_to(), not by acosw() alone.
  * The process ends in one line and abort() if a rule is broken, and in those of aco_resume().
  *
- * The exceptions that the caller is handling are hidden from `co`, and there again afterwards. A
- * coroutine that yields inside a catch block does it by aco_exceptions_yield().
+ * The exceptions that the caller is handling are hidden from `co`, and there again afterwards. One
+ * that handles exceptions continues it by aco_cancel() or aco_exceptions_resume(). A coroutine that
+ * yields inside a catch block does it by aco_exceptions_yield().
  *
- * Cost: nothing for who doesn't call it, as the switch looks at one byte anyway. A call takes a
- * malloc(), a microsecond and 0.2 more for each frame, and 3 KiB of stack.
+ * On arm, C++ keeps for the thread which exception runs a destructor. So one that is suspended half
+ * unwound stays on its thread, and is continued by aco_cancel() or aco_exceptions_resume() alone;
+ * its cleanups resume others by these, too, and don't switch by aco_yield_to().
+ *
+ * Cost: nothing until it is called, as the switch looks at one byte anyway. A call takes an
+ * allocation, a microsecond and 0.2 more for each frame, and 3 KiB of stack.
  */
 int aco_cancel(aco_t *co);
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A C++ program that cancels coroutines: destructors run, handlers that rethrow let it pass, and
- * the exceptions of who cancels are what they were. Exits with 0 if all is well, otherwise says
- * what is not. With an argument, breaks one of the rules, which must end the process.
+ * the exceptions of the caller are what they were, however one that yields meanwhile goes on. Exits
+ * with 0 if all is well, otherwise says what is not. With an argument, breaks one of the rules, which
+ * must end the process.
  */
 #include "extra/cancel/aco_cancel.h"
 
@@ -62,6 +63,10 @@ public:
         : co_(instance.create(entry, &log))
     {
         aco_resume(co_);
+    }
+    aco_t *get() const
+    {
+        return co_;
     }
     ~Coroutine()
     {
@@ -162,6 +167,20 @@ void has_handlers()
     aco_exit();
 }
 
+/* Its handler rethrows after a destructor has yielded. */
+void has_handler_outside()
+{
+    Object outer("a");
+    try {
+        Object yielding("b", true);
+        yield_deep();
+    } catch (...) {
+        the_log() += "1";
+        throw;
+    }
+    aco_exit();
+}
+
 /* A cleanup may throw and catch exceptions of its own. */
 class Thrower {
 public:
@@ -189,7 +208,8 @@ void has_thrower()
 const struct {
     aco_cofuncp_t entry;
     const char *log;
-} cases[] = {{has_objects, "dcba"}, {has_handlers, "dc12a"}, {has_thrower, "dcta"}};
+} cases[] = {{has_objects, "dcba"}, {has_handlers, "dc12a"}, {has_handler_outside, "dcb1a"},
+             {has_thrower, "dcta"}};
 
 /* One that is cancelled half unwound by two turns of another, on the same stack. */
 void cancel_plainly(const Instance &instance)
@@ -203,6 +223,57 @@ void cancel_plainly(const Instance &instance)
         check(log == each.log, each.log);
         check(other_log == "dcba", "the other one is unwound");
         check(!std::uncaught_exception(), "no exception is left over");
+    }
+}
+
+/* Two that are half unwound at a time. */
+void cancel_by_turns(const Instance &instance)
+{
+    for (const auto &each : cases) {
+        std::string log, other_log;
+        {
+            Coroutine co(instance, each.entry, log);
+            Coroutine other(instance, has_handler_outside, other_log);
+            while (!aco_cancel(co.get()) + !aco_cancel(other.get()) != 0) {
+            }
+        }
+        check(log == each.log, "one of two by turns is unwound");
+        check(other_log == "dcb1a", "the other one of two by turns is unwound");
+        check(!std::uncaught_exception(), "no exception is left over after turns");
+    }
+}
+
+aco_t *unwinding;
+
+void yields_to_unwinding()
+{
+    aco_yield_to(unwinding);
+    aco_exit();
+}
+
+/* One that has yielded while it was cancelled goes on as any other does; then exceptions of the
+ * thread are what they were. */
+void go_on_plainly(const Instance &instance)
+{
+    for (int by_sibling = 0; by_sibling <= 1; by_sibling++) {
+        for (const auto &each : cases) {
+            std::string log, other_log;
+            Coroutine co(instance, each.entry, log);
+            unwinding = co.get();
+            if (!aco_cancel(unwinding) && by_sibling) {
+                Coroutine sibling(instance, yields_to_unwinding, other_log);
+            }
+            while (!unwinding->is_end) {
+                aco_resume(unwinding);
+            }
+            check(log == each.log, "one that went on plainly is unwound");
+            check(!std::uncaught_exception(), "no exception is left over after going on plainly");
+            try {
+                throw std::runtime_error("mine");
+            } catch (const std::runtime_error &) {
+                check(!std::uncaught_exception(), "a caught one is not on its way");
+            }
+        }
     }
 }
 
@@ -229,13 +300,20 @@ void cancel_in_handler(const Instance &instance)
     }
 }
 
+/* In a frame of its own, so that the destructor runs before the catch block is reached. */
+__attribute__((noinline)) void throw_past(const Instance &instance, aco_cofuncp_t entry,
+                                          std::string &log)
+{
+    Coroutine co(instance, entry, log);
+    throw std::runtime_error("mine");
+}
+
 void cancel_by_exception(const Instance &instance)
 {
     for (const auto &each : cases) {
         std::string log;
         try {
-            Coroutine co(instance, each.entry, log);
-            throw std::runtime_error("mine");
+            throw_past(instance, each.entry, log);
         } catch (const std::runtime_error &error) {
             check(std::strcmp(error.what(), "mine") == 0, "the exception is the one thrown");
         }
@@ -287,6 +365,8 @@ int main(int argc, char **argv)
         Coroutine co(instance, has_no_tables, log);
     } else {
         cancel_plainly(instance);
+        cancel_by_turns(instance);
+        go_on_plainly(instance);
         cancel_in_handler(instance);
         cancel_by_exception(instance);
     }

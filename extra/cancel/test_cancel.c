@@ -10,6 +10,7 @@
 #include "tests/no_inline.h"
 
 #include <fenv.h>
+#include <pthread.h>
 
 #define DEPTH 3
 #define DATA_SZ 150 /* bytes in each frame */
@@ -361,12 +362,113 @@ static void a_coroutine_cancels_its_child_also_while_it_unwinds(void **state)
     assert_co_checks();
 }
 
-/* ==== Misuse ================================================================================== */
+/* ==== Memory ================================================================================== */
+
+static struct {
+    int ct_allocated, ct_released;
+    int refuses;
+} allocator;
+
+static void *allocate(size_t sz)
+{
+    allocator.ct_allocated++;
+    if (allocator.refuses) {
+        return NULL;
+    }
+    void *ptr = malloc(sz);
+    if (ptr != NULL) {
+        memset(ptr, 0xa5, sz);
+    }
+    return ptr;
+}
+
+/* Whatever this thread was about to do, another one has cancelled a coroutine meanwhile. */
+static void *cancel_on_this_thread(void *arg)
+{
+    void *state;
+    order_t order = {suspend_inline, NULL, 0, 0, 0, 0};
+    make_instance(&state);
+    aco_t *co = make_co((const instance_t *)state, descends, &order);
+    aco_resume(co);
+    CO_CHECK(aco_cancel(co) == 1 && order.ct_cleaned == DEPTH);
+    aco_destroy(co);
+    delete_instance(&state);
+    return arg;
+}
+
+static void *allocate_late(size_t sz)
+{
+    pthread_t thread;
+    allocator.ct_allocated++;
+    aco_set_allocator(malloc, free);
+    CO_CHECK(pthread_create(&thread, NULL, cancel_on_this_thread, NULL) == 0);
+    CO_CHECK(pthread_join(thread, NULL) == 0);
+    return malloc(sz);
+}
+
+static void release(void *ptr)
+{
+    allocator.ct_released++;
+    free(ptr);
+}
 
 static void cancel(void *co)
 {
     aco_cancel((aco_t *)co);
 }
+
+static void memory_comes_from_the_allocator(void **state)
+{
+    const instance_t *in = (const instance_t *)*state;
+    order_t order = {suspend_inline, NULL, 0, 0, 0, 0};
+    aco_t *co = make_co(in, descends, &order);
+    aco_resume(co);
+    memset(&allocator, 0, sizeof(allocator));
+    aco_set_allocator(allocate, release);
+    allocator.refuses = 1;
+    expect_abort(cancel, co, "aco_cancel", "out of memory");
+    allocator.refuses = 0;
+    int is_end = aco_cancel(co);
+    aco_set_allocator(malloc, free);
+    assert_int_equal(is_end, 1);
+    assert_true(allocator.ct_allocated > 0);
+    assert_int_equal(allocator.ct_allocated, allocator.ct_released);
+    assert_is_unwound(co, &order);
+    aco_destroy(co);
+}
+
+static void deepens(void)
+{
+    unsigned char data[2000];
+    fill_from_seed(data, sizeof(data), 1);
+    aco_yield();
+    CO_CHECK(is_from_seed(data, sizeof(data), 1));
+    aco_exit();
+}
+
+/* The other one cancels while this one makes room for the coroutine that it cancels. */
+static void threads_cancel_at_once(void **state)
+{
+    const instance_t *in = (const instance_t *)*state;
+    order_t order = {suspend_inline, NULL, 0, 0, 0, 0};
+    aco_t *co = make_co(in, descends, &order);
+    aco_t *owner = make_co(in, deepens, NULL);
+    aco_resume(co);
+    aco_resume(owner);
+    memset(&allocator, 0, sizeof(allocator));
+    if (!STRESS) { /* which saves the owner at its yield */
+        aco_set_allocator(allocate_late, free);
+    }
+    int is_end = aco_cancel(co);
+    aco_set_allocator(malloc, free);
+    assert_int_equal(is_end, 1);
+    assert_int_equal(allocator.ct_allocated, !STRESS);
+    assert_is_unwound(co, &order);
+    aco_destroy(co);
+    aco_destroy(owner);
+}
+
+/* ==== Misuse ================================================================================== */
 
 static void cancels_argument(void)
 {
@@ -394,8 +496,8 @@ static void only_a_suspended_coroutine_is_cancelled_by_its_parent(void **state)
     aco_t *suicide = make_co(in, cancels_itself, NULL);
     expect_abort(cancel, NULL, "aco_cancel", "NULL or a main coroutine");
     expect_abort(cancel, in->main_co, "aco_cancel", "NULL or a main coroutine");
-    expect_abort(resume, stranger, "aco_resume", "not its parent");
-    expect_abort(resume, suicide, "aco_resume", "is running");
+    expect_abort(resume, stranger, "aco_cancel", "not its parent");
+    expect_abort(resume, suicide, "aco_cancel", "is running");
     aco_destroy(co);
     aco_destroy(stranger);
     aco_destroy(suicide);
@@ -432,6 +534,8 @@ int main(void)
         instance_test(a_cleanup_may_yield),
         instance_test(several_unwind_by_turns),
         instance_test(a_coroutine_cancels_its_child_also_while_it_unwinds),
+        instance_test(memory_comes_from_the_allocator),
+        instance_test(threads_cancel_at_once),
         instance_test(only_a_suspended_coroutine_is_cancelled_by_its_parent),
         instance_test(one_that_was_suspended_by_acosw_alone_is_found_out),
     };

@@ -71,10 +71,7 @@ check_tools() {
 check_both() {
     local width
     read -ra width <<<"$2"
-    if ! echo '#include <string>' | "$1" "${width[@]}" -x c++ -fsyntax-only - 2>/dev/null; then
-        echo "${PROCESSOR:-$1 $2}: no C++ headers, not tested"
-        return
-    fi
+    compiles_cxx "${PROCESSOR:-$1 $2}" "$1" "${width[@]}" || return 0
     check "$1" "${width[@]}" -O2
     check "$1" "${width[@]}" -O0 -DACO_CONFIG_NO_INLINE_SWITCH -DACO_CONFIG_STRESS
 }
@@ -91,3 +88,4 @@ for cxx in "${FOUND[@]}"; do
     check_tools "$cxx"
 done
 on_each_foreign check_foreign
+tell_untested

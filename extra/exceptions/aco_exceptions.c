@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Implements aco_exceptions.h. C++ runtimes keep what they know of a thread's exceptions in two
- * words, whose address is __cxa_get_globals() (Itanium C++ ABI, 2.2.2).
+ * words, on arm in three, whose address is __cxa_get_globals() (Itanium C++ ABI, 2.2.2; Exception
+ * Handling ABI for the Arm Architecture, 8.2).
  */
 #include "aco_exceptions.h"
 
@@ -23,4 +24,19 @@ void aco_exceptions_enter(const aco_exceptions_t *mine)
     if (__cxa_get_globals != NULL) {
         *__cxa_get_globals() = *mine;
     }
+}
+
+/* For the inline calls, which return or, while the caller is cancelled, are left by unwinding: what
+ * propagates then is the cancellation, and this its first cleanup. */
+void aco_exceptions_return(const aco_exceptions_t *mine)
+{
+#ifdef ACO_ARCH_ARM
+    if (__cxa_get_globals != NULL && mine->propagating == NULL) {
+        aco_exceptions_t with_cancellation = *mine;
+        with_cancellation.propagating = __cxa_get_globals()->propagating;
+        aco_exceptions_enter(&with_cancellation);
+        return;
+    }
+#endif
+    aco_exceptions_enter(mine);
 }

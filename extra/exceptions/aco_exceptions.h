@@ -20,6 +20,9 @@ extern "C" {
 typedef struct {
     void *caught;         /* the innermost, which leads to the others */
     unsigned ct_uncaught; /* on their way; as in std::uncaught_exceptions() */
+#ifdef ACO_ARCH_ARM
+    void *propagating; /* the innermost of those whose destructors run, which leads to the others */
+#endif
 } aco_exceptions_t;
 
 /*
@@ -46,21 +49,27 @@ static inline void aco_exceptions_yield(void);
 /* Inline, as the switch is: what is kept lies in the frame of the caller, and travels with it. It
  * is a cleanup that brings it back, since aco_cancel() does not let aco_yield() return; so these
  * have to be compiled as the program that includes them, and the library has none of them. */
-#define ACO_EXCEPTIONS_KEPT __attribute__((cleanup(aco_exceptions_enter))) aco_exceptions_t
+#define ACO_EXCEPTIONS_KEPT __attribute__((cleanup(aco_exceptions_return))) aco_exceptions_t
+void aco_exceptions_return(const aco_exceptions_t *mine);
+
 #define ACO_EXCEPTIONS_INLINE static inline __attribute__((ACO_ALWAYS unused))
 
 ACO_EXCEPTIONS_INLINE void aco_exceptions_resume(aco_t *co)
 {
-    ACO_EXCEPTIONS_KEPT mine;
+    if (aco_unlikely(co == NULL || co->main_co == NULL || co->is_end)) {
+        aco_check_resume("aco_exceptions_resume", co);
+    }
+    aco_exceptions_t mine;
     aco_exceptions_leave(&mine);
-    aco_resume(co);
+    aco_continue("aco_exceptions_resume", co);
+    aco_exceptions_enter(&mine); /* no cleanup: a resume always returns */
 }
 
 ACO_EXCEPTIONS_INLINE void aco_exceptions_yield(void)
 {
     ACO_EXCEPTIONS_KEPT mine;
     aco_exceptions_leave(&mine);
-    aco_yield();
+    aco_suspend("aco_exceptions_yield", aco_gtls_co);
 }
 
 #ifdef __cplusplus

@@ -83,6 +83,13 @@ public:
     }
 };
 
+/* In a frame of its own, so that the destructor runs before the catch block is reached. */
+__attribute__((noinline)) void throw_past_a_yield(int number)
+{
+    YieldsAtTheEnd yields;
+    throw Error(number);
+}
+
 /* Handles an exception, in the handler another one, in whose way a destructor yields. */
 void handle(int number)
 {
@@ -91,8 +98,7 @@ void handle(int number)
     } catch (const Error &outer) {
         yield_and_look(number);
         try {
-            YieldsAtTheEnd yields;
-            throw Error(number + 1);
+            throw_past_a_yield(number + 1);
         } catch (const Error &inner) {
             yield_and_look(number + 1);
             check(inner.number() == number + 1, "the inner one is what it was");

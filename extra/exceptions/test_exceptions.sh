@@ -28,10 +28,6 @@ check() {
     echo "$what: works"
 }
 
-can_compile() {
-    echo '#include <string>' | "$@" -x c++ -fsyntax-only - 2>/dev/null
-}
-
 # check_c COMPILER OPTIONS: a C program that calls all of it does so without a C++ runtime, and
 # nothing goes wrong.
 check_c() {
@@ -65,12 +61,9 @@ END
 check_both() {
     local width
     read -ra width <<<"$2"
-    if can_compile "$1" "${width[@]}"; then
-        check "$1" "${width[@]}" -O0
-        check "$1" "${width[@]}" -O2 -DACO_CONFIG_STRESS
-    else
-        echo "${PROCESSOR:-$1 $2}: no C++ headers, not tested"
-    fi
+    compiles_cxx "${PROCESSOR:-$1 $2}" "$1" "${width[@]}" || return 0
+    check "$1" "${width[@]}" -O0
+    check "$1" "${width[@]}" -O2 -DACO_CONFIG_STRESS
 }
 
 check_foreign() {
@@ -87,8 +80,10 @@ for cxx in "${FOUND[@]}"; do
     done
     check "$cxx" -O0 -g -fsanitize=address
 done
-if have clang++ && can_compile clang++ -stdlib=libc++; then
+if have clang++ && echo '#include <string>' |
+    clang++ -stdlib=libc++ -x c++ -fsyntax-only - 2>/dev/null; then
     check "clang++ -stdlib=libc++" -O2
 else
     echo "libc++: not found, not tested"
 fi
+tell_untested

@@ -62,9 +62,10 @@ static aco_attr_no_asan const char *skip_zeros(const char *from, const char *end
     return from;
 }
 
-/* The lowest byte that is not zero, or `end`. */
-static const char *find_mark(int pagemap, const char *pages, const char *end, size_t page_sz)
+/* The lowest byte from `low` on that is not zero, or `end`. */
+static const char *find_mark(int pagemap, const char *low, const char *end, size_t page_sz)
 {
+    const char *pages = low - (uintptr_t)low % page_sz;
     unsigned char touched[BATCH];
     while (pages < end) {
         size_t ct = ((size_t)(end - pages) + page_sz - 1) / page_sz;
@@ -72,7 +73,8 @@ static const char *find_mark(int pagemap, const char *pages, const char *end, si
         find_touched(pagemap, pages, ct, page_sz, touched);
         for (size_t i = 0; i < ct; i++, pages += page_sz) {
             const char *page_end = (size_t)(end - pages) < page_sz ? end : pages + page_sz;
-            const char *mark = touched[i] & 1 ? skip_zeros(pages, page_end) : page_end;
+            const char *from = pages > low ? pages : low;
+            const char *mark = touched[i] & 1 ? skip_zeros(from, page_end) : page_end;
             if (mark != page_end) {
                 return mark;
             }
@@ -83,8 +85,10 @@ static const char *find_mark(int pagemap, const char *pages, const char *end, si
 
 size_t aco_share_stack_high_water(const aco_share_stack_t *share_stack)
 {
-    ACO_ASSERT(share_stack != NULL,
-               "the share stack is NULL: pass what aco_share_stack_new() returned");
+    if (share_stack == NULL) {
+        aco_i_fail("aco_share_stack_high_water", NULL,
+                   "the share stack is NULL: pass what aco_share_stack_new() returned");
+    }
     const char *end = (const char *)share_stack->align_retptr;
     int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
     const char *mark = find_mark(pagemap, (const char *)share_stack->ptr, end,

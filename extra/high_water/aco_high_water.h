@@ -22,7 +22,8 @@ extern "C" {
  * Precision: exact to the byte, but for zeros at the lower end. A frame that called something has
  * left a return address below itself, so they can only be those of the deepest function, in memory
  * that it cleared or never wrote to. With ACO_CONFIG_STRESS, what the core fills counts as used.
- * Memory that somebody has given back to the system (MADV_DONTNEED) is unused again.
+ * Memory that somebody has given back to the system (MADV_DONTNEED) is unused again. Of memory of the
+ * caller (aco_share_stack_new_in()), all that was not zero before counts as used: clear it first.
  *
  * Cost: nothing until it is called, since fresh stacks are zero and the switch is as it was. A call
  * takes an open(), 8 bytes of /proc/self/pagemap for every unused page, and a look at the lowest

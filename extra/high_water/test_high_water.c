@@ -3,6 +3,7 @@
  * High-water marks: the lowest byte that was written to is found exactly, whatever wrote it and
  * whatever happened to its writer, and asking leaves no trace.
  */
+// build: -Wl,--wrap=pread
 #include "extra/high_water/aco_high_water.h"
 #include "tests/harness.h"
 
@@ -99,6 +100,29 @@ static void pages_that_were_read_or_cleared_are_unused(void **state)
     assert_int_equal(*at_depth(s, 100000), 0);
     assert_int_equal(aco_share_stack_high_water(s), 10);
     aco_share_stack_destroy(s);
+}
+
+/* Of memory of the caller that does not begin on a page, before and after it is cleared. */
+static void memory_of_the_caller_may_begin_anywhere(void **state)
+{
+    static char memory[20 << 12] __attribute__((aligned(4096)));
+    (void)state;
+    for (size_t offset = 0; offset < 2 * page_size(); offset += 1000 + offset / 3) {
+        char *begin = memory + offset;
+        memset(memory, 0, sizeof(memory));
+        assert_int_equal(madvise(memory, sizeof(memory) / page_size() * page_size(),
+                                 MADV_DONTNEED), 0);
+        aco_share_stack_t *s = aco_share_stack_new_in(begin, sizeof(memory) - offset);
+        assert_int_equal(aco_share_stack_high_water(s), 0);
+        begin[-(offset != 0)] = 1; /* not of the stack, unless it is its first byte */
+        assert_int_equal(aco_share_stack_high_water(s), offset != 0 ? 0 : s->align_limit);
+        begin[-(offset != 0)] = 0;
+        for (size_t depth = 1; depth <= s->align_limit; depth += page_size() / 2 - 1) {
+            *at_depth(s, depth) = 1;
+            assert_int_equal(aco_share_stack_high_water(s), depth);
+        }
+        aco_share_stack_destroy(s);
+    }
 }
 
 /* ==== Coroutines ============================================================================== */
@@ -287,6 +311,35 @@ static void without_pagemap_and_mincore_it_is_the_same(void **state)
     expect_exit(ask_without_system_calls, in->stack, 0);
 }
 
+/* A page of which pagemap says that it is swapped out; NULL for none. */
+static const volatile char *swapped_out;
+ssize_t __real_pread(int fd, void *buffer, size_t sz, off_t offset);
+ssize_t __wrap_pread(int fd, void *buffer, size_t sz, off_t offset);
+
+ssize_t __wrap_pread(int fd, void *buffer, size_t sz, off_t offset)
+{
+    ssize_t got = __real_pread(fd, buffer, sz, offset);
+    uint64_t *entries = (uint64_t *)buffer, first = (uint64_t)offset / sizeof(*entries);
+    uint64_t index = (uintptr_t)swapped_out / page_size() - first;
+    if (swapped_out != NULL && got == (ssize_t)sz && index < sz / sizeof(*entries)) {
+        entries[index] = UINT64_C(1) << 62;
+    }
+    return got;
+}
+
+static void pages_that_are_said_to_be_swapped_out_count(void **state)
+{
+    (void)state;
+    aco_share_stack_t *s = aco_share_stack_new(0);
+    *at_depth(s, 10) = 1;
+    *at_depth(s, 123456) = 1;
+    swapped_out = at_depth(s, 123456);
+    size_t mark = aco_share_stack_high_water(s);
+    swapped_out = NULL;
+    aco_share_stack_destroy(s);
+    assert_int_equal(mark, 123456);
+}
+
 static void pages_that_are_swapped_out_count(void **state)
 {
     (void)state;
@@ -329,6 +382,7 @@ int main(void)
         cmocka_unit_test(the_lowest_byte_that_was_written_is_found_exactly),
         cmocka_unit_test(what_lies_above_the_lowest_byte_does_not_matter),
         cmocka_unit_test(pages_that_were_read_or_cleared_are_unused),
+        cmocka_unit_test(memory_of_the_caller_may_begin_anywhere),
         instance_test(it_grows_with_what_a_coroutine_uses),
         instance_test(a_coroutine_may_ask_for_that_of_its_own_stack),
         instance_test(it_stays_when_what_made_it_is_gone),
@@ -340,6 +394,7 @@ int main(void)
         instance_test(asking_leaves_no_descriptor_open),
         instance_test(without_pagemap_it_is_the_same),
         instance_test(without_pagemap_and_mincore_it_is_the_same),
+        cmocka_unit_test(pages_that_are_said_to_be_swapped_out_count),
         cmocka_unit_test(pages_that_are_swapped_out_count),
         cmocka_unit_test(null_is_misuse),
     };

@@ -24,15 +24,12 @@
 
 #ifdef __GLIBC__
 #include <execinfo.h>
-#else
-/* No other libc has these: the report has no backtrace then. */
-#define backtrace(frames, ct) ((void)(frames), (void)(ct), 0)
-#define backtrace_symbols_fd(frames, ct, fd) ((void)(frames), (void)(ct), (void)(fd))
 #endif
 
 #define REPORT_SZ ((size_t)16 << 10)          /* bytes of stack; a report takes less than 4 KiB */
 #define ALTERNATE_STACK_SZ ((size_t)64 << 10) /* bytes: a report, or somebody else's handler */
 #define LINE_SZ 320u                          /* bytes; no line of ours is longer */
+#define FAILURE_SZ 160u                       /* bytes; of a failed installation */
 #define SHOWN_FRAMES 32                       /* of the faulting coroutine */
 #define HANDLER_FRAMES 8                      /* at most, from backtrace() to the fault */
 
@@ -98,6 +95,7 @@ static void write_summary(const aco_t *co, uintptr_t address)
     write_text(line.text, line.sz);
 }
 
+#ifdef __GLIBC__
 /* Where the fault happened; NULL on a processor that is not known here. */
 static void *faulting_instruction(const void *context)
 {
@@ -139,14 +137,31 @@ static void write_backtrace(const void *context)
     }
 }
 
-static void report(const aco_t *co, uintptr_t address, const void *context)
+/* The first call of backtrace() loads a library. */
+static void load_unwinder(void)
+{
+    void *frame;
+    (void)backtrace(&frame, 1);
+}
+
+static void write_functions(const aco_t *co, const void *context)
 {
     static const char head[] = "aco: entry function:\n";
     void *fp = (void *)(uintptr_t)co->fp;
-    write_summary(co, address);
     write_text(head, sizeof(head) - 1);
     backtrace_symbols_fd(&fp, 1, STDERR_FILENO);
     write_backtrace(context);
+}
+#else
+/* No other libc has backtrace(): the first line is all. */
+#define load_unwinder() ((void)0)
+#define write_functions(co, context) ((void)(context))
+#endif
+
+static void report(const aco_t *co, uintptr_t address, const void *context)
+{
+    write_summary(co, address);
+    write_functions(co, context);
 }
 
 /* ==== Handler ================================================================================ */
@@ -228,10 +243,11 @@ static size_t mapping_sz(void)
 /* Ends the process, with errno, unless `holds`. */
 static void demand(int holds, const char *function)
 {
+    char text[FAILURE_SZ];
     if (!holds) {
-        fprintf(stderr, "aco: aco_install_overflow_handler: %s failed, errno %d: free memory or "
-                "raise its limit, and don't call it in a signal handler\n", function, errno);
-        abort();
+        snprintf(text, sizeof(text), "%s failed, errno %d: free memory or raise its limit, and "
+                 "don't call it in a signal handler", function, errno);
+        aco_i_fail("aco_install_overflow_handler", aco_gtls_co, text);
     }
 }
 
@@ -284,8 +300,7 @@ static void provide_alternate_stack(void)
  * itself; so the kernel gives that one what it asked for. */
 static void install_for_process(void)
 {
-    void *frame;
-    (void)backtrace(&frame, 1); /* its first call loads a library */
+    load_unwinder();
     page_sz = (size_t)sysconf(_SC_PAGESIZE);
     demand_no_error(pthread_key_create(&mapping_key, free_alternate_stack), "pthread_key_create()");
     demand(sigaction(SIGSEGV, NULL, &previous) == 0, "sigaction()");
@@ -300,7 +315,8 @@ void aco_install_overflow_handler(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     /* In a library opened at run time, a thread's first use of it may allocate: do that here. */
-    (void)*(aco_t *volatile *)&aco_gtls_co;
+    aco_t *volatile first_use = aco_gtls_co;
+    (void)first_use;
     demand_no_error(pthread_once(&once, install_for_process), "pthread_once()");
     provide_alternate_stack();
 }

@@ -31,8 +31,8 @@ extern "C" {
  *
  * SIZE is the share stack's sz. Functions that the program does not export lack their names: link
  * with -rdynamic, or ask `addr2line -fe PROGRAM +OFFSET`. Only the first line is sure to come if
- * the overflow has destroyed the frames, and if another thread faults meanwhile. The report itself
- * is made of calls that glibc's manual calls async-signal-safe, and of backtrace(), which is that
+ * the overflow has destroyed the frames, and if another thread faults meanwhile; where libc is not
+ * glibc, it is all. The report itself is made of calls that glibc's manual calls async-signal-safe, and of backtrace(), which is that
  * once its library is loaded.
  *
  * What is no overflow in this sense: that of a stack without a guard page, a frame larger than a

@@ -18,8 +18,10 @@ static void call_and_end(void)
 
 aco_t *aco_return_ends(aco_t *co)
 {
-    ACO_ASSERT(co != NULL && aco_status(co) == ACO_STATUS_INIT,
-               "the coroutine is NULL or not in state init: ask before its first resume");
+    if (co == NULL || aco_status(co) != ACO_STATUS_INIT) {
+        aco_i_fail("aco_return_ends", co,
+                   "the coroutine is NULL or not in state init: ask before its first resume");
+    }
     co->reg[ACO_REG_IDX_RETADDR] = (void *)(uintptr_t)call_and_end;
     return co;
 }

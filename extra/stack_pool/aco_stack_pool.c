@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Implements aco_stack_pool.h. A slab is cut into slots, of which each is, from low to high:
+ * Implements aco_stack_pool.h. A slab is one mapping, from low to high: an array of `co_t`, one for
+ * each of its slots, then the slots. A slot is, from low to high:
  *
  *   slot + slot_sz ->  +--------------------------+
  *                      | colour                   |  unused cache lines, their number varies
  *                      +--------------------------+
- *                      | head_t, with the aco_t   |  the aco_t begins a cache line
+ *                      | head_t                   |
  *                      +--------------------------+
- *                      | aco_share_stack_t        |
+ *                      | aco_share_stack_t        |  begins a cache line
  *     align_highptr -> +--------------------------+
  *                      | the stack                |
  *   slot + guard_sz -> +--------------------------+
- *                      | guard page               |  missing with ACO_STACK_POOL_NO_GUARD
+ *                      | guard                    |  missing with ACO_STACK_POOL_NO_GUARD
  *             slot ->  +--------------------------+
+ *
+ * So a guard lies between each stack and whatever is below, the array of `co_t` included.
  *
  * Slots are prepared in the order of addresses. From then on each is in use or idle, and if idle,
  * warm or cold: a cold one's memory was given back, and its struct with it; the guard is there.
@@ -22,6 +25,7 @@
  *       which they were put back
  *   P2  a stack is in use if and only if head->out is its struct, and otherwise that is NULL
  *   P3  of all slabs only the last may have slots that are not prepared
+ *   P4  of a warm stack or one in use, head->co is the co_t with the index of its slot
  */
 
 /* For MAP_ANONYMOUS and its kind, also where the dialect is strict. */
@@ -34,7 +38,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stddef.h>
-#include <sys/uio.h>
 #ifdef ACO_USE_ASAN
 #include <sanitizer/lsan_interface.h>
 #endif
@@ -45,6 +48,7 @@
 
 #define STACK_DEFAULT_SZ ((size_t)128 << 10) /* bytes */
 #define STACK_MIN_SZ ((size_t)4096)          /* bytes */
+#define GUARD_DEFAULT_SZ ((size_t)64 << 10)  /* bytes: frames of 32 KiB and what they call */
 #define FIRST_SLAB_CT 64u                    /* stacks */
 #define PERIOD_MIN 1024u                     /* puts from one look at what is idle to the next */
 #define PERIOD_PER_STACK 16u                 /* puts more for each stack */
@@ -59,20 +63,27 @@
 
 #define ROUND_UP(n, multiple) (((n) + (multiple) - 1) / (multiple) * (multiple))
 
+/* Where aco_stack_pool_create_co() makes an aco_t. It has whole cache lines, so that what a resume
+ * needs of it is in one. */
+typedef union {
+    aco_t co;
+    char lines[ROUND_UP(sizeof(aco_t), CACHE_LINE_SZ)];
+} co_t;
+
 /* What is above the struct of a stack. */
 typedef struct {
     aco_share_stack_t *out; /* P2 */
-    char co[ROUND_UP(sizeof(aco_t), CO_ALIGNMENT)] __attribute__((aligned(CO_ALIGNMENT)));
+    co_t *co;               /* P4 */
 } head_t;
 
-/* From the struct of a stack to its head. */
+/* From the struct of a stack to its head, and to the colour. */
 #define HEAD_DISTANCE ROUND_UP(sizeof(aco_share_stack_t), CO_ALIGNMENT)
-#define CO_OFFSET offsetof(head_t, co)
-/* From there to the colour, with the aco_t in whole cache lines. */
-#define TOP_SZ (HEAD_DISTANCE + CO_OFFSET + ROUND_UP(sizeof(head_t) - CO_OFFSET, CACHE_LINE_SZ))
+#define TOP_SZ ROUND_UP(HEAD_DISTANCE + sizeof(head_t), CACHE_LINE_SZ)
 #define COLOURS_SZ ((ACO_STACK_POOL_COLOURS - 1) * (size_t)CACHE_LINE_SZ)
 
 typedef struct {
+    co_t *cos;  /* the mapping begins with them */
+    size_t sz;  /* bytes mapped */
     char *slots;
     size_t first_colour;
     size_t ct;          /* slots */
@@ -86,9 +97,9 @@ struct aco_stack_pool_s {
     size_t cold_ct;
     size_t lowest_ct;    /* the smallest idle_ct since the last review */
     size_t until_upkeep; /* puts until there is something else to do than to put */
+    size_t ct_put;       /* all puts, those that remain until then included */
     size_t surplus_ct;   /* stacks to be given back, one by each of the next puts */
     size_t stack_ct;     /* prepared slots */
-    size_t ct_get;
     size_t ct_given_back;
     size_t most_in_use; /* until the last review */
     size_t idle_room;   /* entries at idle, at least stack_ct */
@@ -96,7 +107,8 @@ struct aco_stack_pool_s {
     slab_t *slabs_end;
     size_t stack_sz; /* bytes */
     size_t slot_sz;  /* bytes, whole pages */
-    size_t guard_sz; /* bytes, a page or 0 */
+    size_t guard_sz; /* bytes, whole pages or 0 */
+    size_t page_sz;  /* bytes */
     char has_mprotect;
     char is_shared;
     pthread_mutex_t lock;
@@ -104,38 +116,38 @@ struct aco_stack_pool_s {
 
 /* ==== Failure ================================================================================ */
 
-/* One line, in one write; printf() would take several KiB of what may be a coroutine's stack. */
-ACO_NORETURN static void fail(const char *call, const char *rule_and_remedy)
-{
-    const char *texts[] = {"aco: ", call, ": ", rule_and_remedy, "\n"};
-    struct iovec parts[sizeof(texts) / sizeof(texts[0])];
-    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-        parts[i].iov_base = (void *)(uintptr_t)texts[i];
-        parts[i].iov_len = strlen(texts[i]);
-    }
-    ssize_t written = writev(STDERR_FILENO, parts, (int)(sizeof(texts) / sizeof(texts[0])));
-    (void)written; /* there is nobody else to tell */
-    abort();
-}
-
-static inline void demand(int holds, const char *call, const char *rule_and_remedy)
+static inline void demand(int holds, const char *call, const aco_t *co, const char *rule_and_remedy)
 {
     if (aco_unlikely(!holds)) {
-        fail(call, rule_and_remedy);
+        aco_i_fail(call, co, rule_and_remedy);
     }
 }
 
 static inline void demand_pool(const aco_stack_pool_t *pool, const char *call)
 {
-    demand(pool != NULL, call, "the pool is NULL: pass what aco_stack_pool_new() returned");
+    demand(pool != NULL, call, NULL, "the pool is NULL: pass what aco_stack_pool_new() returned");
 }
 
-/* Why there is no stack: sets `*why`, for who wants words, and errno. */
-static void *refuse(const char **why, const char *words)
+/* Why there is no stack: sets `*why`, for callers that want a message, and errno. */
+static void *refuse(const char **why, const char *reason_and_remedy)
 {
-    *why = words;
+    *why = reason_and_remedy;
     errno = ENOMEM;
     return NULL;
+}
+
+/* Moves an array of `sz` bytes, or none, to a larger block. Where there is no memory, it stays. */
+static void *enlarge(void *array, size_t sz, size_t new_sz, const char **why)
+{
+    void *block = aco_i_allocate(new_sz);
+    if (block == NULL) {
+        return refuse(why, "there is no memory for a list of stacks: free some first");
+    }
+    if (sz != 0) {
+        memcpy(block, array, sz);
+    }
+    aco_i_release(array);
+    return block;
 }
 
 /* ==== Lock =================================================================================== */
@@ -202,9 +214,11 @@ static void warm_up(const aco_stack_pool_t *pool, aco_share_stack_t *s)
     aco_share_stack_t *made = aco_share_stack_new_in(low, (size_t)((char *)head - low));
     aco_assert(made == s);
     s->guard_page_enabled = pool->guard_sz != 0;
+    s->is_pooled = 1;
     s->real_ptr = slot;
+    head->co = &slab->cos[index];
 #ifdef ACO_USE_ASAN
-    __lsan_register_root_region(head, sizeof(*head));
+    __lsan_register_root_region(head->co, sizeof(aco_t));
 #endif
 }
 
@@ -212,8 +226,9 @@ static void warm_up(const aco_stack_pool_t *pool, aco_share_stack_t *s)
 static void forget(aco_share_stack_t *s)
 {
 #ifdef ACO_USE_ASAN
-    __lsan_unregister_root_region(head_of(s), sizeof(head_t));
+    __lsan_unregister_root_region(head_of(s)->co, sizeof(aco_t));
 #endif
+    s->is_pooled = 0;
     aco_share_stack_destroy(s);
 }
 
@@ -231,44 +246,62 @@ static void give_back(aco_stack_pool_t *pool)
 
 /* ==== Slabs ================================================================================== */
 
-/* Makes room for one more slab, larger where there is room for it. */
+/* Maps a slab of `ct` slots; returns whether that is possible. */
+static int map_slab(const aco_stack_pool_t *pool, slab_t *slab, size_t ct)
+{
+    if (ct > (SIZE_MAX - pool->page_sz) / (pool->slot_sz + sizeof(co_t))) {
+        return 0;
+    }
+    size_t cos_sz = ROUND_UP(ct * sizeof(co_t), pool->page_sz);
+    size_t sz = cos_sz + ct * pool->slot_sz;
+    void *mapping = mmap(NULL, sz, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+    if (mapping == MAP_FAILED) {
+        return 0;
+    }
+#ifdef MADV_NOHUGEPAGE
+    /* A huge page would make small stacks cost 2 MiB. Not all kernels take MAP_STACK for this. */
+    (void)madvise(mapping, sz, MADV_NOHUGEPAGE);
+#endif
+    memset(slab, 0, sizeof(*slab));
+    slab->cos = (co_t *)mapping;
+    slab->sz = sz;
+    slab->slots = (char *)mapping + cos_sz;
+    slab->first_colour = pool->stack_ct;
+    slab->ct = ct;
+    return 1;
+}
+
+/* Makes one more slab, as large as there is room for. */
 static slab_t *add_slab(aco_stack_pool_t *pool, const char **why)
 {
-    size_t slab_ct = (size_t)(pool->slabs_end - pool->slabs);
-    slab_t *slabs = (slab_t *)realloc(pool->slabs, (slab_ct + 1) * sizeof(*slabs));
+    size_t slab_ct = (size_t)(pool->slabs_end - pool->slabs), sz = slab_ct * sizeof(slab_t);
+    slab_t *slabs = (slab_t *)enlarge(pool->slabs, sz, sz + sizeof(slab_t), why);
     if (slabs == NULL) {
-        return (slab_t *)refuse(why, "realloc() failed: free some memory first");
+        return NULL;
     }
     pool->slabs = slabs;
     pool->slabs_end = slabs + slab_ct;
     size_t ct = pool->stack_ct > FIRST_SLAB_CT ? pool->stack_ct : FIRST_SLAB_CT;
     for (; ct > 0; ct /= 2) {
-        void *slots = ct > SIZE_MAX / pool->slot_sz ? MAP_FAILED
-                      : mmap(NULL, ct * pool->slot_sz, PROT_READ | PROT_WRITE,
-                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
-        if (slots != MAP_FAILED) {
-            slab_t *slab = pool->slabs_end++;
-            memset(slab, 0, sizeof(*slab));
-            slab->slots = (char *)slots;
-            slab->first_colour = pool->stack_ct;
-            slab->ct = ct;
-            return slab;
+        if (map_slab(pool, pool->slabs_end, ct)) {
+            return pool->slabs_end++;
         }
     }
     return (slab_t *)refuse(why, "mmap() of a stack failed: put or free some first, or raise the "
                             "limit on memory (ulimit -v) or on mappings (vm.max_map_count)");
 }
 
-/* Makes a guard page; returns whether it is there. */
-static int guard(aco_stack_pool_t *pool, char *page, const char **why)
+/* Makes the guard of a slot; returns whether it is there. */
+static int guard(aco_stack_pool_t *pool, char *slot, const char **why)
 {
     size_t sz = pool->guard_sz;
-    if (sz == 0 || (!pool->has_mprotect && madvise(page, sz, MADV_GUARD_INSTALL) == 0)) {
+    if (sz == 0 || (!pool->has_mprotect && madvise(slot, sz, MADV_GUARD_INSTALL) == 0)) {
         return 1;
     }
     pool->has_mprotect = 1;
-    return mprotect(page, sz, PROT_NONE) == 0 ||
-           refuse(why, "mprotect() of a guard page failed: it takes two mappings, and the process "
+    return mprotect(slot, sz, PROT_NONE) == 0 ||
+           refuse(why, "mprotect() of a guard failed: it takes two mappings, and the process "
                   "has as many as vm.max_map_count allows: raise that, use Linux 6.13 or later, "
                   "where guards take none, or put some stacks first") != NULL;
 }
@@ -280,9 +313,10 @@ static int make_room(aco_stack_pool_t *pool, const char **why)
         return 1;
     }
     size_t room = 2 * pool->idle_room + FIRST_SLAB_CT;
-    void *idle = realloc(pool->idle, room * sizeof(pool->idle[0]));
+    void *idle = enlarge(pool->idle, pool->idle_ct * sizeof(pool->idle[0]),
+                         room * sizeof(pool->idle[0]), why);
     if (idle == NULL) {
-        return refuse(why, "realloc() failed: free some memory first") != NULL;
+        return 0;
     }
     pool->idle = (aco_share_stack_t **)idle;
     pool->idle_room = room;
@@ -333,7 +367,7 @@ static void unmap(aco_stack_pool_t *pool, slab_t *slab)
     }
     pool->idle_ct = kept_ct;
     pool->stack_ct -= slab->prepared_ct;
-    munmap(slab->slots, slab->ct * pool->slot_sz);
+    munmap(slab->cos, slab->sz);
     pool->slabs_end--;
     memmove(slab, slab + 1, (size_t)(pool->slabs_end - slab) * sizeof(*slab));
 }
@@ -351,7 +385,9 @@ static void begin_period(aco_stack_pool_t *pool, size_t surplus_ct)
 {
     pool->lowest_ct = pool->idle_ct;
     pool->surplus_ct = surplus_ct;
+    pool->ct_put -= pool->until_upkeep;
     pool->until_upkeep = surplus_ct != 0 ? 1 : PERIOD_MIN + PERIOD_PER_STACK * pool->stack_ct;
+    pool->ct_put += pool->until_upkeep;
 }
 
 /* At the end of a period, of the warm stacks that were idle throughout, half are surplus, but for
@@ -391,26 +427,50 @@ void aco_stack_pool_trim(aco_stack_pool_t *pool)
 
 /* ==== Life of a pool ========================================================================= */
 
+static void check_flags(unsigned flags)
+{
+    unsigned guard_kib = flags / ACO_STACK_POOL_GUARD_KIB(1);
+    unsigned others = flags % ACO_STACK_POOL_GUARD_KIB(1);
+    demand((others & ~(ACO_STACK_POOL_NO_GUARD | ACO_STACK_POOL_SHARED)) == 0 &&
+               !((others & ACO_STACK_POOL_NO_GUARD) && guard_kib != 0),
+           "aco_stack_pool_new", NULL, "there is no such flag, or a size of guards beside "
+           "ACO_STACK_POOL_NO_GUARD: pass 0, or a sum of ACO_STACK_POOL_*");
+}
+
+/* Bytes, whole pages or 0; SIZE_MAX if there can't be so many. */
+static size_t guard_sz_of(unsigned flags, size_t page_sz)
+{
+    size_t kib = flags / ACO_STACK_POOL_GUARD_KIB(1);
+    if (flags & ACO_STACK_POOL_NO_GUARD) {
+        return 0;
+    }
+    if (kib > SIZE_MAX / 2048) {
+        return SIZE_MAX;
+    }
+    return ROUND_UP(kib == 0 ? GUARD_DEFAULT_SZ : kib * 1024, page_sz);
+}
+
 aco_stack_pool_t *aco_stack_pool_try_new(size_t stack_sz, unsigned flags)
 {
-    demand((flags & ~(ACO_STACK_POOL_NO_GUARD | ACO_STACK_POOL_SHARED)) == 0,
-           "aco_stack_pool_new", "there is no such flag: pass 0, or a sum of ACO_STACK_POOL_*");
-    size_t page_sz = (size_t)sysconf(_SC_PAGESIZE);
+    check_flags(flags);
+    size_t page_sz = (size_t)sysconf(_SC_PAGESIZE), guard_sz = guard_sz_of(flags, page_sz);
     size_t usable_sz = stack_sz == 0 ? STACK_DEFAULT_SZ : stack_sz;
     usable_sz = usable_sz < STACK_MIN_SZ ? STACK_MIN_SZ : usable_sz;
     aco_stack_pool_t *pool = NULL;
-    if (usable_sz <= SIZE_MAX / 2) {
-        pool = (aco_stack_pool_t *)calloc(1, sizeof(*pool));
+    if (usable_sz <= SIZE_MAX / 2 && guard_sz <= SIZE_MAX / 4) {
+        pool = (aco_stack_pool_t *)aco_i_allocate(sizeof(*pool));
     }
     if (pool == NULL) {
         errno = ENOMEM;
         return NULL;
     }
+    memset(pool, 0, sizeof(*pool));
     pool->stack_sz = usable_sz;
-    pool->guard_sz = flags & ACO_STACK_POOL_NO_GUARD ? 0 : page_sz;
+    pool->guard_sz = guard_sz;
+    pool->page_sz = page_sz;
     /* The protector's word needs room as well. */
     size_t above_guard_sz = usable_sz + CO_ALIGNMENT + TOP_SZ + COLOURS_SZ;
-    pool->slot_sz = pool->guard_sz + ROUND_UP(above_guard_sz, page_sz);
+    pool->slot_sz = guard_sz + ROUND_UP(above_guard_sz, page_sz);
     pool->is_shared = (flags & ACO_STACK_POOL_SHARED) != 0;
     pthread_mutex_init(&pool->lock, NULL);
     begin_period(pool, 0);
@@ -420,7 +480,7 @@ aco_stack_pool_t *aco_stack_pool_try_new(size_t stack_sz, unsigned flags)
 aco_stack_pool_t *aco_stack_pool_new(size_t stack_sz, unsigned flags)
 {
     aco_stack_pool_t *pool = aco_stack_pool_try_new(stack_sz, flags);
-    demand(pool != NULL, "aco_stack_pool_new",
+    demand(pool != NULL, "aco_stack_pool_new", NULL,
            "out of memory: ask for smaller stacks, or free some memory first");
     return pool;
 }
@@ -428,13 +488,13 @@ aco_stack_pool_t *aco_stack_pool_new(size_t stack_sz, unsigned flags)
 void aco_stack_pool_destroy(aco_stack_pool_t *pool)
 {
     demand_pool(pool, "aco_stack_pool_destroy");
-    demand(pool->idle_ct == pool->stack_ct, "aco_stack_pool_destroy",
+    demand(pool->idle_ct == pool->stack_ct, "aco_stack_pool_destroy", NULL,
            "a stack of the pool is in use: put it back first");
     aco_stack_pool_trim(pool);
     pthread_mutex_destroy(&pool->lock);
-    free(pool->idle);
-    free(pool->slabs);
-    free(pool);
+    aco_i_release(pool->idle);
+    aco_i_release(pool->slabs);
+    aco_i_release(pool);
 }
 
 /* ==== Get and put ============================================================================ */
@@ -446,7 +506,6 @@ static inline aco_share_stack_t *pop(aco_stack_pool_t *pool)
     if (pool->idle_ct < pool->lowest_ct) {
         pool->lowest_ct = pool->idle_ct;
     }
-    pool->ct_get++;
     head_of(s)->out = s;
     return s;
 }
@@ -477,7 +536,7 @@ static __attribute__((noinline)) aco_share_stack_t *take_slowly(aco_stack_pool_t
         s = pop(pool);
     }
     unlock(pool);
-    demand(s != NULL || call == NULL, call, why);
+    demand(s != NULL || call == NULL, call, NULL, why);
     return s;
 }
 
@@ -493,9 +552,9 @@ static inline aco_share_stack_t *take(aco_stack_pool_t *pool, const char *call)
 /* The coroutines on it are destroyed, says who calls. */
 static inline void push(aco_stack_pool_t *pool, aco_share_stack_t *s, const char *call)
 {
-    demand(find_slab(pool, s) != NULL && head_of(s)->out == s, call,
+    demand(find_slab(pool, s) != NULL && head_of(s)->out == s, call, NULL,
            "no such stack is out: put it once, and into the pool that it was taken from");
-    demand(s->owner == NULL && s->ct_coroutines == 0, call,
+    demand(s->in_place == NULL && s->ct_coroutines == 0, call, s->in_place,
            "a coroutine that was created on the stack still exists: destroy it first");
     head_of(s)->out = NULL;
     pool->idle[pool->idle_ct++] = s;
@@ -504,11 +563,21 @@ static inline void push(aco_stack_pool_t *pool, aco_share_stack_t *s, const char
     }
 }
 
-static inline void give(aco_stack_pool_t *pool, aco_share_stack_t *s, const char *call)
+static __attribute__((noinline)) void give_shared(aco_stack_pool_t *pool, aco_share_stack_t *s,
+                                                  const char *call)
 {
     lock(pool);
     push(pool, s, call);
     unlock(pool);
+}
+
+static inline void give(aco_stack_pool_t *pool, aco_share_stack_t *s, const char *call)
+{
+    if (aco_likely(!pool->is_shared)) {
+        push(pool, s, call);
+    } else {
+        give_shared(pool, s, call);
+    }
 }
 
 aco_share_stack_t *aco_stack_pool_get(aco_stack_pool_t *pool)
@@ -535,14 +604,14 @@ void aco_stack_pool_put(aco_stack_pool_t *pool, aco_share_stack_t *share_stack)
 
 static inline aco_t *create_co(aco_share_stack_t *s, aco_t *main_co, aco_cofuncp_t fp, void *arg)
 {
-    head_t *head = head_of(s);
-    return aco_create_in(head->co, sizeof(head->co), main_co, s, fp, arg);
+    co_t *co = head_of(s)->co;
+    return aco_create_in(co, sizeof(*co), main_co, s, fp, arg);
 }
 
 static inline void demand_arguments(const aco_t *main_co, aco_cofuncp_t fp, const char *call)
 {
-    demand(main_co != NULL, call, "main_co is NULL: pass the parent of the new coroutine");
-    demand(fp != NULL, call, "the entry function is NULL: a coroutine needs one");
+    demand(main_co != NULL, call, NULL, "main_co is NULL: pass the parent of the new coroutine");
+    demand(fp != NULL, call, NULL, "the entry function is NULL: a coroutine needs one");
 }
 
 aco_t *aco_stack_pool_create_co(aco_stack_pool_t *pool, aco_t *main_co, aco_cofuncp_t fp, void *arg)
@@ -567,7 +636,7 @@ void aco_stack_pool_destroy_co(aco_stack_pool_t *pool, aco_t *co)
 {
     const char *call = "aco_stack_pool_destroy_co";
     demand_pool(pool, call);
-    demand(co != NULL && co->share_stack != NULL, call,
+    demand(co != NULL && co->share_stack != NULL, call, co,
            "the coroutine is NULL or a main coroutine: pass one that runs on a stack of the pool");
     aco_share_stack_t *s = co->share_stack;
     aco_destroy(co);
@@ -580,18 +649,19 @@ void aco_stack_pool_stats(aco_stack_pool_t *pool, aco_stack_pool_stats_t *stats)
 {
     const char *call = "aco_stack_pool_stats";
     demand_pool(pool, call);
-    demand(stats != NULL, call, "there is nowhere to write to: pass an aco_stack_pool_stats_t");
+    demand(stats != NULL, call, NULL,
+           "there is nowhere to write to: pass an aco_stack_pool_stats_t");
     lock(pool);
     memset(stats, 0, sizeof(*stats));
     stats->stack_sz = pool->stack_sz;
     stats->in_use = pool->stack_ct - pool->idle_ct;
     stats->most_in_use = most_in_use(pool);
     stats->idle = pool->idle_ct - pool->cold_ct;
-    stats->ct_get = pool->ct_get;
+    stats->ct_get = pool->ct_put - pool->until_upkeep + stats->in_use; /* puts, and those out */
     stats->ct_given_back = pool->ct_given_back;
     stats->ct_slabs = (size_t)(pool->slabs_end - pool->slabs);
     for (const slab_t *slab = pool->slabs; slab != pool->slabs_end; slab++) {
-        stats->mapped_sz += slab->ct * pool->slot_sz;
+        stats->mapped_sz += slab->sz;
     }
     stats->has_mprotect = pool->has_mprotect;
     unlock(pool);

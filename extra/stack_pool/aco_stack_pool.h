@@ -25,11 +25,21 @@ extern "C" {
  *   Growth     Stacks are parts of slabs. A slab is one mapping, made when no stack is idle, for
  *              as many stacks as there are already (64 at first, fewer where memory is short), so
  *              there are few. A part is prepared when it is first given out, and takes memory as
- *              it is touched.
- *   Guards     Below each stack is a page that faults. On Linux 6.13 and later MADV_GUARD_INSTALL
- *              makes it, and the number of stacks is limited by memory alone. Elsewhere mprotect()
- *              does, which makes two mappings of each stack: with vm.max_map_count as it usually
- *              is, 65530, about 32,750 are possible in a process, and then getting one fails.
+ *              it is touched, in small pages.
+ *   Coroutines Their aco_ts lie side by side at the low end of each slab, out of the way of any
+ *              stack. To resume many in turn, a processor fetches these ahead, and then the stacks.
+ *   Guards     Below each stack are 64 KiB that fault, or as much as ACO_STACK_POOL_GUARD_KIB()
+ *              says. A function with a frame of 32 KiB can't miss them, nor what it calls; one with
+ *              a larger frame than the guard can, and then writes to the stack below. Against
+ *              that, compile with -fstack-clash-protection: functions then touch each page of such
+ *              a frame in turn, and overflows fault with a guard of any size. (It is of no use to
+ *              functions of libraries that were compiled without.) A guard takes addresses, which
+ *              are free unless vm.overcommit_memory is 2, and 8 bytes of page tables for each of
+ *              its pages: 128 bytes for 64 KiB.
+ *              On Linux 6.13 and later MADV_GUARD_INSTALL makes guards, and the number of stacks
+ *              is limited by memory alone. Elsewhere mprotect() does, which makes two mappings of
+ *              each stack: with vm.max_map_count as it usually is, 65530, about 32,750 are
+ *              possible in a process, and then getting one fails.
  *   Colours    The tops of successive stacks differ by a few cache lines. At one offset in their
  *              pages, the frames of all suspended coroutines would share a few sets of each cache.
  *   Order      The stack that was put back last is given out first.
@@ -45,8 +55,10 @@ extern "C" {
 typedef struct aco_stack_pool_s aco_stack_pool_t;
 
 /* Flags of a pool. */
-#define ACO_STACK_POOL_NO_GUARD 1u /* no guard pages: an overflow is silent corruption */
+#define ACO_STACK_POOL_NO_GUARD 1u /* no guards: an overflow is silent corruption */
 #define ACO_STACK_POOL_SHARED 2u   /* several threads may use it at a time, at some 10 ns a call */
+/* Another flag: guards of `kib` KiB, less than 2^24, rounded up to whole pages; 0 means 64. */
+#define ACO_STACK_POOL_GUARD_KIB(kib) ((unsigned)(kib) << 8)
 
 /* ==== Life of a pool ========================================================================= */
 
@@ -54,7 +66,9 @@ typedef struct aco_stack_pool_s aco_stack_pool_t;
  * Makes a pool of stacks on which a coroutine can have at least `stack_sz` bytes of frames, and at
  * least 4096; 0 means 128 KiB. `flags` is 0 or the sum of some of the above. Without
  * ACO_STACK_POOL_SHARED it may be used by one thread at a time, so by each thread's own pool. Maps
- * nothing yet. Aborts if memory runs out, or on flags that don't exist.
+ * nothing yet; what it allocates, now and as it grows, comes from where aco_set_allocator() says.
+ * Aborts if memory runs out, on flags that don't exist, and on guards of a size beside
+ * ACO_STACK_POOL_NO_GUARD.
  */
 aco_stack_pool_t *aco_stack_pool_new(size_t stack_sz, unsigned flags);
 
@@ -68,16 +82,16 @@ aco_stack_pool_t *aco_stack_pool_try_new(size_t stack_sz, unsigned flags);
 void aco_stack_pool_destroy(aco_stack_pool_t *pool);
 
 /*
- * Gives all idle memory back to the system, and unmaps the slabs of which no stack is in use. Cost:
- * about a microsecond for every idle stack.
+ * Gives the memory of idle stacks back to the system, and unmaps the slabs of which none is in use.
+ * Cost: about a microsecond for every idle stack.
  */
 void aco_stack_pool_trim(aco_stack_pool_t *pool);
 
 /* ==== Stacks ================================================================================= */
 
 /*
- * Takes a stack from the pool, for any use but aco_share_stack_destroy(). Cost: a few ns if one is
- * idle, otherwise some microseconds. Aborts with words if memory or mappings run out.
+ * Takes a stack from the pool, for any use but aco_share_stack_destroy(), which aborts. Cost: a few
+ * ns if one is idle, otherwise some microseconds. Aborts if memory or mappings run out.
  */
 aco_share_stack_t *aco_stack_pool_get(aco_stack_pool_t *pool);
 
@@ -97,9 +111,9 @@ void aco_stack_pool_put(aco_stack_pool_t *pool, aco_share_stack_t *share_stack);
 /* ==== Coroutines ============================================================================= */
 
 /*
- * aco_stack_pool_get() and aco_create() on that stack, in one: the aco_t lies above the stack, so
- * that nothing is allocated and what a resume needs is close together. `main_co`, `fp` and `arg`
- * are as for aco_create(), but `main_co` is not NULL. Cost: some 10 ns. Aborts as both do.
+ * aco_stack_pool_get() and aco_create() on that stack, in one: the aco_t has its place in the pool,
+ * so that nothing is allocated. `main_co`, `fp` and `arg` are as for aco_create(), but `main_co` is
+ * not NULL. Cost: some 10 ns. Aborts as both do.
  */
 aco_t *aco_stack_pool_create_co(aco_stack_pool_t *pool, aco_t *main_co, aco_cofuncp_t fp,
                                 void *arg);

@@ -2,11 +2,17 @@
 /*
  * A program for test_tools.sh: coroutines on pool stacks, with all that tools look at. Some are
  * left in the midst of frames, what they hold is known to nobody else, stacks come back from the
- * pool and from the system, and threads share a pool. Exits with 0 if all found what they left.
+ * pool and from the system, and threads share a pool, of which another one asks statistics
+ * meanwhile. Exits with 0 if all found what they left. With the argument `leak` it leaks a block,
+ * whose address is where a coroutine of a pool was.
  */
+#ifndef _DEFAULT_SOURCE
+#define _DEFAULT_SOURCE
+#endif
 #include "extra/stack_pool/aco_stack_pool.h"
 
 #include <pthread.h>
+#include <sys/mman.h>
 
 #define CT 40
 #define ROUNDS 2
@@ -125,21 +131,60 @@ static void leave_some_suspended(void)
     }
 }
 
-int main(void)
+static int is_over;
+
+static void *watch(void *arg)
 {
-    pthread_t threads[2];
+    aco_stack_pool_stats_t stats;
+    do {
+        aco_stack_pool_stats((aco_stack_pool_t *)arg, &stats);
+        if (stats.in_use > stats.most_in_use || stats.in_use > stats.ct_get) {
+            __atomic_fetch_add(&failure_ct, 1, __ATOMIC_RELAXED);
+        }
+    } while (!__atomic_load_n(&is_over, __ATOMIC_RELAXED));
+    return NULL;
+}
+
+/* The mapping of the coroutine is gone by then, and another one has its place. */
+static int leak(void)
+{
+    aco_thread_init(NULL);
+    aco_t *main_co = aco_create(NULL, NULL, 0, NULL, NULL);
+    aco_stack_pool_t *pool = aco_stack_pool_new(STACK_SZ, 0);
+    aco_t *co = aco_stack_pool_create_co(pool, main_co, leaves_frames, NULL);
+    uintptr_t address = (uintptr_t)co;
+    aco_stack_pool_destroy_co(pool, co);
+    aco_stack_pool_trim(pool);
+    char *page = (char *)mmap((void *)(address & ~(uintptr_t)4095), 4096, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    if (page == (char *)MAP_FAILED) {
+        return 2;
+    }
+    *(void **)(void *)(page + (address & 4095)) = malloc(BLOCK_SZ);
+    aco_stack_pool_destroy(pool);
+    aco_destroy(main_co);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    pthread_t threads[3];
+    if (argc > 1 && strcmp(argv[1], "leak") == 0) {
+        return leak();
+    }
     aco_stack_pool_t *own = aco_stack_pool_new(STACK_SZ, 0);
     aco_stack_pool_t *shared = aco_stack_pool_new(STACK_SZ, ACO_STACK_POOL_SHARED);
     use(own);
     aco_stack_pool_destroy(own);
-    for (size_t i = 0; i < 2; i++) {
-        if (pthread_create(&threads[i], NULL, use, shared) != 0) {
+    for (size_t i = 0; i < 3; i++) {
+        if (pthread_create(&threads[i], NULL, i < 2 ? use : watch, shared) != 0) {
             return 2;
         }
     }
-    for (size_t i = 0; i < 2; i++) {
-        pthread_join(threads[i], NULL);
-    }
+    pthread_join(threads[0], NULL);
+    pthread_join(threads[1], NULL);
+    __atomic_store_n(&is_over, 1, __ATOMIC_RELAXED);
+    pthread_join(threads[2], NULL);
     aco_stack_pool_destroy(shared);
     leave_some_suspended();
     return failure_ct != 0;

@@ -4,9 +4,9 @@
  * memory is given back when it is idle; running out of anything, and misuse, end in words. Then
  * 200,000 guarded coroutines at once, where the system is meant to carry that.
  *
- * The linker leads allocations to functions here, so that one of them can fail.
+ * The linker leads calls of malloc() and madvise() to functions here, which count them.
  */
-// build: -Wl,--wrap=realloc,--wrap=calloc
+// build: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free,--wrap=madvise
 #include "extra/stack_pool/aco_stack_pool.h"
 #include "tests/harness.h"
 
@@ -23,6 +23,7 @@
 #define GUARD_INSTALL 102     /* MADV_GUARD_INSTALL */
 #define SMALL ((size_t)16384) /* bytes of stack; the stress build uses so much */
 #define COLOURS 40u           /* as in aco_stack_pool.c */
+#define GUARD_SZ ((size_t)64 << 10) /* bytes, where no size is asked for */
 
 /* ==== What several tests need ================================================================= */
 
@@ -81,40 +82,107 @@ static void refuse_guard_install(void)
     }
 }
 
+/* Asks the kernel itself. qemu 7 says that it did it, and did not. */
 static int has_guard_install(void)
 {
-    aco_stack_pool_t *pool = aco_stack_pool_new(0, 0);
-    aco_stack_pool_put(pool, aco_stack_pool_get(pool));
-    int has = !stats_of(pool).has_mprotect;
-    aco_stack_pool_destroy(pool);
-    return has && !EMULATED; /* qemu 7 says that it did it, and did not */
+    void *page =
+        mmap(NULL, page_size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(page != MAP_FAILED);
+    int has = !EMULATED && madvise(page, page_size(), GUARD_INSTALL) == 0;
+    munmap(page, page_size());
+    return has;
 }
 
-/* The number of requests to come until one fails, or 0. */
-static size_t until_refusal;
+/* ==== Counted calls =========================================================================== */
 
-static int is_refused(void)
-{
-    if (until_refusal == 0 || --until_refusal != 0) {
-        return 0;
-    }
-    errno = ENOMEM;
-    return 1;
-}
+/* What the program, cmocka and libraries that call through it included, asked malloc() and similar
+ * for; what went through the hooks below; and the mappings where huge pages are refused. */
+static struct {
+    size_t ct_direct;
+    size_t until_refusal; /* requests to the hook until one fails, or 0 */
+    size_t ct_allocate, ct_release;
+    size_t ct_no_huge_pages, no_huge_pages_sz;
+    const char *no_huge_pages; /* the last one */
+    size_t last_sz;            /* its bytes */
+} counted;
 
-void *__real_realloc(void *ptr, size_t sz);
+void *__real_malloc(size_t sz);
 void *__real_calloc(size_t ct, size_t sz);
-void *__wrap_realloc(void *ptr, size_t sz);
+void *__real_realloc(void *ptr, size_t sz);
+void __real_free(void *ptr);
+int __real_madvise(void *ptr, size_t sz, int advice);
+void *__wrap_malloc(size_t sz);
 void *__wrap_calloc(size_t ct, size_t sz);
+void *__wrap_realloc(void *ptr, size_t sz);
+void __wrap_free(void *ptr);
+int __wrap_madvise(void *ptr, size_t sz, int advice);
 
-void *__wrap_realloc(void *ptr, size_t sz)
+void *__wrap_malloc(size_t sz)
 {
-    return is_refused() ? NULL : __real_realloc(ptr, sz);
+    counted.ct_direct++;
+    return __real_malloc(sz);
 }
 
 void *__wrap_calloc(size_t ct, size_t sz)
 {
-    return is_refused() ? NULL : __real_calloc(ct, sz);
+    counted.ct_direct++;
+    return __real_calloc(ct, sz);
+}
+
+void *__wrap_realloc(void *ptr, size_t sz)
+{
+    counted.ct_direct++;
+    return __real_realloc(ptr, sz);
+}
+
+void __wrap_free(void *ptr)
+{
+    counted.ct_direct++;
+    __real_free(ptr);
+}
+
+int __wrap_madvise(void *ptr, size_t sz, int advice)
+{
+    if (advice == MADV_NOHUGEPAGE) {
+        counted.ct_no_huge_pages++;
+        counted.no_huge_pages_sz += sz;
+        counted.no_huge_pages = (const char *)ptr;
+        counted.last_sz = sz;
+    }
+    return __real_madvise(ptr, sz, advice);
+}
+
+/* Fails with another error than the pool. */
+static void *hook_allocate(size_t sz)
+{
+    if (counted.until_refusal != 0 && --counted.until_refusal == 0) {
+        errno = EDQUOT;
+        return NULL;
+    }
+    counted.ct_allocate++;
+    return __real_malloc(sz);
+}
+
+static void hook_release(void *ptr)
+{
+    counted.ct_release++;
+    __real_free(ptr);
+    errno = EBADF;
+}
+
+static int set_hooks(void **state)
+{
+    (void)state;
+    memset(&counted, 0, sizeof(counted));
+    aco_set_allocator(hook_allocate, hook_release);
+    return 0;
+}
+
+static int unset_hooks(void **state)
+{
+    (void)state;
+    aco_set_allocator(malloc, free);
+    return 0;
 }
 
 /* ==== Stacks ================================================================================== */
@@ -137,10 +205,10 @@ static void write_lowest(void *stack)
     *(volatile char *)s->ptr = 1;
 }
 
-static void assert_guarded(aco_share_stack_t *s)
+static void assert_guarded(aco_share_stack_t *s, size_t guard_sz)
 {
     assert_int_equal(s->guard_page_enabled, 1);
-    assert_ptr_equal((char *)s->real_ptr + page_size(), s->ptr);
+    assert_ptr_equal((char *)s->real_ptr + guard_sz, s->ptr);
     if (!EMULATED) { /* see has_guard_install() */
         expect_signal(write_below, s, SIGSEGV);
         expect_signal(write_at_start_of_guard, s, SIGSEGV);
@@ -188,15 +256,112 @@ static void each_has_memory_of_its_own_from_end_to_end(void **state)
     put_and_destroy(pool, all, CT);
 }
 
-static void the_page_below_faults(void **state)
+static void what_is_below_faults(void **state)
 {
     (void)state;
     aco_stack_pool_t *pool = aco_stack_pool_new(5000, 0);
     aco_share_stack_t **all = get_many(pool, 20);
     for (size_t i = 0; i < 20; i++) {
-        assert_guarded(all[i]);
+        assert_guarded(all[i], GUARD_SZ);
+    }
+    if (!EMULATED) {
+        assert_int_equal(stats_of(pool).has_mprotect, !has_guard_install());
     }
     put_and_destroy(pool, all, 20);
+}
+
+static void guards_are_as_large_as_was_asked_for(void **state)
+{
+    static const unsigned kibs[] = {1, 4, 5, 100, 1024, 3000};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SZ(kibs); i++) {
+        aco_stack_pool_t *pool = aco_stack_pool_new(5000, ACO_STACK_POOL_GUARD_KIB(kibs[i]));
+        aco_share_stack_t **all = get_many(pool, 3);
+        size_t page_ct = ((size_t)kibs[i] * 1024 + page_size() - 1) / page_size();
+        assert_guarded(all[0], page_ct * page_size());
+        assert_guarded(all[2], page_ct * page_size());
+        put_and_destroy(pool, all, 3);
+    }
+}
+
+#ifndef __LP64__
+static void guards_that_are_too_large_are_an_error(void **state)
+{
+    (void)state;
+    errno = 0;
+    assert_null(aco_stack_pool_try_new(5000, ACO_STACK_POOL_GUARD_KIB(0x400000)));
+    assert_int_equal(errno, ENOMEM);
+}
+#endif
+
+/* As read() does that fills a part of a large buffer. */
+aco_attr_no_asan static NOINLINE void fills_a_part(void)
+{
+    enum { FRAME_SZ = 32 << 10, FILLED_SZ = 100 };
+    volatile char buffer[FRAME_SZ];
+    ESCAPE(buffer);
+    for (size_t i = 0; i < FILLED_SZ; i++) {
+        buffer[i] = 1;
+    }
+}
+
+/* Goes down, by small frames, until little is left. */
+aco_attr_no_asan static NOINLINE void goes_down(void)
+{
+    volatile char here[100];
+    here[0] = 0;
+    if ((size_t)(here - (volatile char *)aco_get_co()->share_stack->ptr) > 1000) {
+        goes_down();
+    } else {
+        fills_a_part();
+    }
+    here[1] = here[0]; /* no tail call */
+}
+
+static void overflows_by_a_large_frame(void)
+{
+    goes_down();
+    aco_exit();
+}
+
+static void resume(void *co) { aco_resume((aco_t *)co); }
+
+/* What is written would lie within the stack below. */
+static void a_frame_of_32_kib_can_not_jump_the_guard(void **state)
+{
+    const instance_t *in = (const instance_t *)*state;
+    aco_stack_pool_t *pool = aco_stack_pool_new((size_t)128 << 10, 0);
+    aco_t *all[3];
+    for (size_t i = 0; i < ARRAY_SZ(all); i++) {
+        all[i] = aco_stack_pool_create_co(pool, in->main_co, overflows_by_a_large_frame, NULL);
+    }
+    if (!EMULATED) { /* see has_guard_install() */
+        expect_signal(resume, all[2], SIGSEGV);
+    }
+    for (size_t i = 0; i < ARRAY_SZ(all); i++) {
+        aco_stack_pool_destroy_co(pool, all[i]);
+    }
+    aco_stack_pool_destroy(pool);
+}
+
+static void each_slab_refuses_huge_pages_by_one_call(void **state)
+{
+    (void)state;
+    memset(&counted, 0, sizeof(counted));
+    aco_stack_pool_t *pool = aco_stack_pool_new(5000, 0);
+    aco_share_stack_t *all[200];
+    for (size_t i = 0; i < ARRAY_SZ(all); i++) {
+        all[i] = aco_stack_pool_get(pool);
+        size_t offset = (size_t)((const char *)all[i]->real_ptr - counted.no_huge_pages);
+        assert_true(offset < counted.last_sz);
+    }
+    assert_true(stats_of(pool).ct_slabs > 1);
+    assert_int_equal(counted.ct_no_huge_pages, stats_of(pool).ct_slabs);
+    assert_int_equal(counted.no_huge_pages_sz, stats_of(pool).mapped_sz);
+    for (size_t i = 0; i < ARRAY_SZ(all); i++) {
+        aco_stack_pool_put(pool, all[i]);
+    }
+    aco_stack_pool_destroy(pool);
 }
 
 static void without_guards_there_is_none(void **state)
@@ -320,18 +485,25 @@ static void any_coroutine_on_a_pool_stack_is_destroyed_by_one_call(void **state)
     aco_stack_pool_destroy(pool);
 }
 
-/* A cache line begins with what a resume needs, whatever the colour. */
-static void the_aco_t_begins_a_cache_line_near_the_stack(void **state)
+/* A cache line begins with what a resume needs, and a stack that overflows meets none of them. */
+static void the_aco_ts_lie_side_by_side_apart_from_stacks(void **state)
 {
+    enum { CT = 64 }; /* of one slab */
     const instance_t *in = (const instance_t *)*state;
     aco_stack_pool_t *pool = aco_stack_pool_new(5000, 0);
-    aco_t *all[10];
-    for (size_t i = 0; i < ARRAY_SZ(all); i++) {
+    aco_t *all[CT];
+    for (size_t i = 0; i < CT; i++) {
         all[i] = aco_stack_pool_create_co(pool, in->main_co, ends_at_once, NULL);
         assert_int_equal((uintptr_t)all[i] % CACHE_LINE_SZ, 0);
-        assert_true((uintptr_t)all[i] - (uintptr_t)all[i]->share_stack->align_highptr < 256);
+        if (i > 0) {
+            uintptr_t distance = (uintptr_t)all[i] - (uintptr_t)all[i - 1];
+            assert_in_range(distance, sizeof(aco_t), sizeof(aco_t) + CACHE_LINE_SZ - 1);
+        }
     }
-    for (size_t i = 0; i < ARRAY_SZ(all); i++) {
+    for (size_t i = 0; i < CT; i++) {
+        assert_true((char *)all[CT - 1] + sizeof(aco_t) <= (char *)all[i]->share_stack->real_ptr);
+    }
+    for (size_t i = 0; i < CT; i++) {
         aco_stack_pool_destroy_co(pool, all[i]);
     }
     aco_stack_pool_destroy(pool);
@@ -403,7 +575,7 @@ static void trimmed_stacks_are_given_out_again_zero_and_guarded(void **state)
         assert_int_equal(*(volatile char *)s->ptr, 0);
         assert_true(s->align_limit >= 5000);
     }
-    assert_guarded(all[1]);
+    assert_guarded(all[1], GUARD_SZ);
     put_and_destroy(pool, all, CT);
 }
 
@@ -488,6 +660,38 @@ static void a_load_that_shrank_loses_stacks_bit_by_bit(void **state)
     assert_int_equal(stats.ct_given_back, PEAK - LOAD - RESERVE);
     assert_int_equal(stats.most_in_use, PEAK);
     aco_stack_pool_destroy(pool);
+}
+
+/* Takes one stack and puts it back, so many times; the others that are idle stay so. */
+static void get_and_put(aco_stack_pool_t *pool, size_t ct)
+{
+    while (ct-- > 0) {
+        aco_stack_pool_put(pool, aco_stack_pool_get(pool));
+    }
+}
+
+/* The first period begins when all are out, and the second when all but a few are idle. */
+static void after_a_period_each_put_gives_one_of_the_surplus_back(void **state)
+{
+    enum { CT = 200, HELD = 20, RESERVE = 64, PERIOD = 16 * CT + 1024 };
+    enum { SURPLUS = (CT - HELD - 1 - RESERVE + 1) / 2 };
+    (void)state;
+    aco_stack_pool_t *pool = aco_stack_pool_new(5000, 0);
+    aco_share_stack_t **held = get_many(pool, HELD), **idle = get_many(pool, CT - HELD);
+    aco_stack_pool_trim(pool);
+    put_many(pool, idle, CT - HELD);
+    get_and_put(pool, PERIOD - (CT - HELD));
+    get_and_put(pool, PERIOD);
+    assert_int_equal(stats_of(pool).ct_given_back, 0);
+    for (size_t i = 1; i <= SURPLUS; i++) {
+        get_and_put(pool, 1);
+        assert_int_equal(stats_of(pool).ct_given_back, i);
+    }
+    get_and_put(pool, PERIOD);
+    assert_int_equal(stats_of(pool).ct_given_back, SURPLUS);
+    get_and_put(pool, 1);
+    assert_int_equal(stats_of(pool).ct_given_back, SURPLUS + 1);
+    put_and_destroy(pool, held, HELD);
 }
 
 /* ==== Statistics ============================================================================== */
@@ -713,7 +917,8 @@ static void addresses_that_run_out_are_an_error(void **state)
     if (EMULATED) {
         skip(); /* the emulator itself would not have them */
     }
-    aco_stack_pool_t *pool = aco_stack_pool_new((size_t)64 << 10, 0);
+    aco_stack_pool_t *pool =
+        aco_stack_pool_new((size_t)64 << 10, ACO_STACK_POOL_GUARD_KIB(4)); /* few addresses else */
     expect_exit(run_out_of_addresses, pool, 0);
     expect_abort(get_for_ever, pool, "aco_stack_pool_get", "mmap() of a stack failed");
     expect_abort(create_for_ever, pool, "aco_stack_pool_create_co", "mmap() of a stack failed");
@@ -729,11 +934,13 @@ static void make_too_large(void *arg)
 static void what_is_too_large_is_an_error(void **state)
 {
     (void)state;
+    errno = 0;
     assert_null(aco_stack_pool_try_new(SIZE_MAX - 5, 0));
     assert_int_equal(errno, ENOMEM);
     expect_abort(make_too_large, NULL, "aco_stack_pool_new", "smaller stacks");
     aco_stack_pool_t *pool = aco_stack_pool_new(SIZE_MAX / 2, 0);
     aco_share_stack_t *half = aco_stack_pool_try_get(pool); /* i386 may have so many addresses */
+    errno = 0;
     assert_null(aco_stack_pool_try_get(pool));
     assert_int_equal(errno, ENOMEM);
     if (half != NULL) {
@@ -744,7 +951,7 @@ static void what_is_too_large_is_an_error(void **state)
 
 static void get_with_refusal(void *pool)
 {
-    until_refusal = 1;
+    counted.until_refusal = 1;
     aco_stack_pool_get((aco_stack_pool_t *)pool);
 }
 
@@ -752,16 +959,18 @@ static void get_with_refusal(void *pool)
 static void each_allocation_may_fail_and_succeed_later(void **state)
 {
     (void)state;
-    until_refusal = 1;
+    errno = 0;
+    counted.until_refusal = 1;
     assert_null(aco_stack_pool_try_new(5000, 0));
     assert_int_equal(errno, ENOMEM);
     aco_stack_pool_t *pool = aco_stack_pool_new(5000, 0);
     aco_share_stack_t *all[200];
     size_t refusal_ct = 0;
-    expect_abort(get_with_refusal, pool, "aco_stack_pool_get", "realloc() failed");
+    expect_abort(get_with_refusal, pool, "aco_stack_pool_get", "no memory");
     for (size_t i = 0; i < ARRAY_SZ(all); i++) {
         for (size_t n = 2; n > 0; n--) {
-            until_refusal = n;
+            errno = 0;
+            counted.until_refusal = n;
             aco_share_stack_t *s = aco_stack_pool_try_get(pool);
             if (s == NULL) {
                 refusal_ct++;
@@ -770,7 +979,7 @@ static void each_allocation_may_fail_and_succeed_later(void **state)
                 aco_stack_pool_put(pool, s);
                 aco_stack_pool_trim(pool);
             }
-            until_refusal = 0;
+            counted.until_refusal = 0;
         }
         all[i] = aco_stack_pool_get(pool);
         assert_int_equal(stats_of(pool).in_use, i + 1);
@@ -780,6 +989,28 @@ static void each_allocation_may_fail_and_succeed_later(void **state)
         aco_stack_pool_put(pool, all[i]);
     }
     aco_stack_pool_destroy(pool);
+    assert_int_equal(counted.ct_allocate, counted.ct_release);
+}
+
+static void all_that_is_allocated_comes_from_the_users_allocator(void **state)
+{
+    enum { CT = 1000 };
+    static aco_share_stack_t *all[CT];
+    (void)state;
+    counted.ct_direct = 0;
+    aco_stack_pool_t *pool = aco_stack_pool_new(5000, 0);
+    for (size_t i = 0; i < CT; i++) {
+        all[i] = aco_stack_pool_get(pool);
+    }
+    size_t ct_allocate = counted.ct_allocate;
+    for (size_t i = 0; i < CT; i++) {
+        aco_stack_pool_put(pool, all[i]);
+    }
+    aco_stack_pool_destroy(pool);
+    assert_int_equal(counted.ct_direct, 0);
+    assert_in_range(ct_allocate, 3, 20);
+    assert_int_equal(counted.ct_allocate, ct_allocate);
+    assert_int_equal(counted.ct_release, ct_allocate);
 }
 
 /* ==== Kernels without MADV_GUARD_INSTALL ====================================================== */
@@ -947,8 +1178,25 @@ static void create_without_function(void *arg)
 {
     aco_stack_pool_create_co(((scene_t *)arg)->pool, ((scene_t *)arg)->in->main_co, NULL, NULL);
 }
+static void destroy_share_stack(void *arg)
+{
+    aco_share_stack_destroy(((scene_t *)arg)->out);
+}
+static void destroy_share_stack_of_co(void *arg)
+{
+    aco_share_stack_destroy(((scene_t *)arg)->co->share_stack);
+}
+static void destroy_idle_share_stack(void *arg)
+{
+    aco_share_stack_destroy(((scene_t *)arg)->idle);
+}
 static void destroy_with_stacks_out(void *arg) { aco_stack_pool_destroy(((scene_t *)arg)->pool); }
 static void make_with_unknown_flag(void *arg) { (void)arg; aco_stack_pool_new(0, 4); }
+static void make_with_size_of_no_guard(void *arg)
+{
+    (void)arg;
+    aco_stack_pool_new(0, ACO_STACK_POOL_NO_GUARD + ACO_STACK_POOL_GUARD_KIB(4));
+}
 static void ask_for_no_stats(void *arg) { aco_stack_pool_stats(((scene_t *)arg)->pool, NULL); }
 
 static void get_of_null(void *arg) { (void)arg; aco_stack_pool_get(NULL); }
@@ -996,7 +1244,11 @@ static const struct {
     {try_create_without_parent, "aco_stack_pool_try_create_co", "main_co is NULL"},
     {create_without_function, "aco_stack_pool_create_co", "entry function is NULL"},
     {destroy_with_stacks_out, "aco_stack_pool_destroy", "in use"},
+    {destroy_share_stack, "aco_share_stack_destroy", "aco_stack_pool_put"},
+    {destroy_share_stack_of_co, "aco_share_stack_destroy", "aco_stack_pool_put"},
+    {destroy_idle_share_stack, "aco_share_stack_destroy", "aco_stack_pool_put"},
     {make_with_unknown_flag, "aco_stack_pool_new", "flag"},
+    {make_with_size_of_no_guard, "aco_stack_pool_new", "flag"},
     {ask_for_no_stats, "aco_stack_pool_stats", "nowhere"},
     {get_of_null, "aco_stack_pool_get", "pool is NULL"},
     {try_get_of_null, "aco_stack_pool_try_get", "pool is NULL"},
@@ -1074,23 +1326,31 @@ static void two_hundred_thousand_guarded_ones_live_at_once(void **state)
 
 int main(void)
 {
+#define HOOKS_TEST(f) cmocka_unit_test_setup_teardown(f, set_hooks, unset_hooks)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stacks_are_as_large_as_was_asked_for),
         cmocka_unit_test(each_has_memory_of_its_own_from_end_to_end),
-        cmocka_unit_test(the_page_below_faults),
+        cmocka_unit_test(what_is_below_faults),
+        cmocka_unit_test(guards_are_as_large_as_was_asked_for),
+#ifndef __LP64__
+        cmocka_unit_test(guards_that_are_too_large_are_an_error),
+#endif
+        instance_test(a_frame_of_32_kib_can_not_jump_the_guard),
+        cmocka_unit_test(each_slab_refuses_huge_pages_by_one_call),
         cmocka_unit_test(without_guards_there_is_none),
         cmocka_unit_test(tops_of_successive_stacks_differ_by_cache_lines),
         cmocka_unit_test(the_one_that_was_put_last_comes_first),
         instance_test(children_of_children_run_on_pool_stacks),
         instance_test(a_coroutine_may_be_destroyed_in_any_state),
         instance_test(any_coroutine_on_a_pool_stack_is_destroyed_by_one_call),
-        instance_test(the_aco_t_begins_a_cache_line_near_the_stack),
+        instance_test(the_aco_ts_lie_side_by_side_apart_from_stacks),
         cmocka_unit_test(trim_gives_idle_memory_back_and_leaves_the_rest),
         cmocka_unit_test(trimmed_stacks_are_given_out_again_zero_and_guarded),
         cmocka_unit_test(a_pool_goes_on_after_all_of_it_was_unmapped),
         cmocka_unit_test(trim_unmaps_cold_stacks_with_their_slab),
         cmocka_unit_test(bursts_keep_their_stacks),
         cmocka_unit_test(a_load_that_shrank_loses_stacks_bit_by_bit),
+        cmocka_unit_test(after_a_period_each_put_gives_one_of_the_surplus_back),
         cmocka_unit_test(statistics_follow_random_gets_and_puts),
         cmocka_unit_test(slabs_are_few),
         cmocka_unit_test(threads_share_a_pool),
@@ -1098,7 +1358,8 @@ int main(void)
         cmocka_unit_test(another_thread_may_put_a_stack),
         cmocka_unit_test(addresses_that_run_out_are_an_error),
         cmocka_unit_test(what_is_too_large_is_an_error),
-        cmocka_unit_test(each_allocation_may_fail_and_succeed_later),
+        HOOKS_TEST(each_allocation_may_fail_and_succeed_later),
+        HOOKS_TEST(all_that_is_allocated_comes_from_the_users_allocator),
         cmocka_unit_test(without_guard_install_mprotect_guards_as_many_as_it_can),
         instance_test(misuse_ends_in_words),
         instance_test(two_hundred_thousand_guarded_ones_live_at_once),

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Sanitizers and memcheck find nothing in a program that uses stack pools in every way: stacks that
-# come back were told to them as they are, and what suspended coroutines hold is no leak.
+# come back were told to them as they are, and what suspended coroutines hold is no leak. A leak is
+# found where a coroutine was.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -20,6 +21,16 @@ build() {
         -o "$TMP/program" -lpthread
 }
 
+# Whether leaks are searched for: that needs the right to trace.
+finds_leaks() {
+    [[ $* == *address* ]] || return 1
+    echo '#include <stdlib.h>
+        static void *volatile block;
+        int main(void) { block = malloc(10); block = NULL; return 0; }' >"$TMP/leaks.c"
+    "$@" "$TMP/leaks.c" -o "$TMP/leaks" 2>"$TMP/said" || return 1
+    ! "$TMP/leaks" >"$TMP/said" 2>&1 && [[ $(<"$TMP/said") == *"detected memory leaks"* ]]
+}
+
 tested=0
 find_compilers gcc clang
 for compiler in "${FOUND[@]}"; do
@@ -30,6 +41,10 @@ for compiler in "${FOUND[@]}"; do
             build "$compiler" "${options[@]}"
             must "$compiler ${options[*]}: something is found" \
                 env ASAN_OPTIONS=detect_stack_use_after_return=1 "$TMP/program"
+            if finds_leaks "$compiler" "${options[@]}"; then
+                must_not "$compiler ${options[*]}: a leak is not found" "Direct leak of 100 byte" \
+                    "$TMP/program" leak
+            fi
             echo "$compiler ${options[*]}: nothing found"
             tested=$((tested + 1))
         done

@@ -8,10 +8,10 @@
 /* The parent of those that are detached. No thread made it, so none may resume them. */
 static aco_t nobody;
 
-static void check(int holds, const char *call, const char *rule_and_remedy)
+static void check(int holds, const char *call, const aco_t *co, const char *rule_and_remedy)
 {
     if (!holds) {
-        aco_assert_failed(rule_and_remedy, __FILE__, __LINE__, call);
+        aco_i_fail(call, co, rule_and_remedy);
     }
 }
 
@@ -24,60 +24,40 @@ static int is_of_this_thread(const aco_t *co)
     return co->save_stack.ptr == &aco_gtls_co;
 }
 
-#ifdef ACO_CONFIG_LIST
-static void take_from_list(aco_t *co)
-{
-    *co->list_link = co->list_next;
-    if (co->list_next != NULL) {
-        co->list_next->list_link = co->list_link;
-    }
-    co->list_self = NULL;
-}
-
-static void enter_in_list(aco_t *co)
-{
-    co->list_next = aco_gtls_list;
-    co->list_link = &aco_gtls_list;
-    co->list_self = co;
-    if (co->list_next != NULL) {
-        co->list_next->list_link = &co->list_next;
-    }
-    aco_gtls_list = co;
-}
-#else
-#define take_from_list(co) ((void)0)
-#define enter_in_list(co) ((void)0)
+#ifndef ACO_CONFIG_LIST
+#define aco_i_take_from_list(co) ((void)0)
+#define aco_i_enter_in_list(co) ((void)0)
 #endif
 
 void aco_detach(aco_t *co)
 {
     const char *call = "aco_detach";
-    check(co != NULL && co->main_co != NULL, call,
+    check(co != NULL && co->main_co != NULL, call, co,
           "NULL or a main coroutine: pass what aco_create() returned for another one");
-    check(is_of_this_thread(co), call,
+    check(is_of_this_thread(co), call, co,
           "the coroutine is detached, or of another thread: detach it once, on its own thread");
-    check(aco_status(co) != ACO_STATUS_RUNNING, call,
+    check(aco_status(co) != ACO_STATUS_RUNNING, call, co,
           "the coroutine is running, or waits for one it resumed: let it yield first");
-    check(co->share_stack->ct_coroutines == 1, call,
+    check(co->share_stack->ct_coroutines == 1, call, co,
           "other coroutines use its share stack: create it on one of its own");
-    take_from_list(co);
+    aco_i_take_from_list(co);
     co->main_co = &nobody;
 }
 
 void aco_attach(aco_t *co, aco_t *main_co)
 {
     const char *call = "aco_attach";
-    check(co != NULL && co->main_co == &nobody, call,
+    check(co != NULL && co->main_co == &nobody, call, co,
           "NULL or a coroutine that is not detached: call aco_detach() on its thread first");
-    check(main_co != NULL && is_of_this_thread(main_co), call,
+    check(main_co != NULL && is_of_this_thread(main_co), call, co,
           "main_co is NULL or of another thread: pass a coroutine of the calling thread");
     co->main_co = main_co;
-    enter_in_list(co);
+    aco_i_enter_in_list(co);
 }
 
 void aco_movable_yield(void)
 {
-    aco_yield();
+    aco_suspend("aco_movable_yield", aco_gtls_co);
 }
 
 aco_t *aco_movable_co(void)

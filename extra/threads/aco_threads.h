@@ -24,7 +24,7 @@ extern "C" {
  *
  * Rules
  *   - `co` is standalone, alone on its share stack, which goes along. It is in any state but
- *     running, and has no children that are not destroyed.
+ *     running. It has no children that are not destroyed, and no parent that is: neither is seen.
  *   - What happens before aco_detach() in the one thread must happen before aco_attach() in the
  *     other: pass `co` through something with a mutex, or with release and acquire.
  *   - What lies in thread-local variables, and mutexes that `co` holds, don't go along. Its

@@ -291,6 +291,89 @@ static void threads_pass_them_around(void **state)
     assert_co_checks();
 }
 
+/* ==== The list of coroutines ================================================================== */
+
+#ifdef ACO_CONFIG_LIST
+
+/* Whether the list of this thread has just these, newest first, and each of its links is right. */
+static int lists(aco_t *const *cos, size_t ct)
+{
+    const aco_t *before = NULL, *co = aco_gtls_list;
+    for (size_t i = 0; i < ct; i++) {
+        if (co != cos[i] || co->list_prev != before || co->list_self != co) {
+            return 0;
+        }
+        before = co;
+        co = co->list_next;
+    }
+    return co == NULL;
+}
+
+static void it_is_whole_whoever_comes_and_goes(void **state)
+{
+    const instance_t *in = (const instance_t *)*state;
+    aco_t *cos[4];
+    for (size_t i = 0; i < 4; i++) {
+        cos[i] = make_standalone(in, yields_for_ever, NULL);
+    }
+    assert_true(lists((aco_t *[]){cos[3], cos[2], cos[1], cos[0], in->main_co}, 5));
+    aco_detach(cos[1]);
+    assert_null(cos[1]->list_self);
+    assert_true(lists((aco_t *[]){cos[3], cos[2], cos[0], in->main_co}, 4));
+    delete_standalone(cos[2]);
+    assert_true(lists((aco_t *[]){cos[3], cos[0], in->main_co}, 3));
+    aco_attach(cos[1], in->main_co);
+    assert_true(lists((aco_t *[]){cos[1], cos[3], cos[0], in->main_co}, 4));
+    aco_detach(cos[1]);
+    assert_true(lists((aco_t *[]){cos[3], cos[0], in->main_co}, 3));
+    delete_standalone(cos[1]);
+    assert_true(lists((aco_t *[]){cos[3], cos[0], in->main_co}, 3));
+    delete_standalone(cos[0]);
+    assert_true(lists((aco_t *[]){cos[3], in->main_co}, 2));
+    delete_standalone(cos[3]);
+    assert_true(lists((aco_t *[]){in->main_co}, 1));
+}
+
+/* What a thread has made and left. */
+static void *make_and_end(void *arg)
+{
+    aco_t **cos = (aco_t **)arg;
+    cos[0] = aco_create(NULL, NULL, 0, NULL, NULL);
+    for (size_t i = 1; i < 4; i++) {
+        const instance_t in = {cos[0], NULL};
+        cos[i] = make_standalone(&in, yields_for_ever, NULL);
+    }
+    return NULL;
+}
+
+/* In a thread that has its variables where those of the other one were. */
+static void *destroy_what_is_left(void *arg)
+{
+    aco_t **cos = (aco_t **)arg;
+    aco_t *mine = aco_create(NULL, NULL, 0, NULL, NULL);
+    static const size_t order[] = {2, 3, 1};
+    for (size_t i = 0; i < ARRAY_SZ(order); i++) {
+        delete_standalone(cos[order[i]]);
+        CO_CHECK(lists(&mine, 1));
+    }
+    aco_destroy(cos[0]);
+    CO_CHECK(lists(&mine, 1));
+    aco_destroy(mine);
+    CO_CHECK(lists(NULL, 0));
+    return NULL;
+}
+
+static void that_of_a_thread_that_has_ended_is_left_alone(void **state)
+{
+    aco_t *cos[4];
+    (void)state;
+    run_on_thread(make_and_end, cos);
+    run_on_thread(destroy_what_is_left, cos);
+    assert_co_checks();
+}
+
+#endif
+
 /* ==== Misuse ================================================================================== */
 
 static void detach(void *co)
@@ -396,6 +479,10 @@ int main(void)
         instance_test(one_that_is_detached_may_be_destroyed_by_anyone),
         instance_test(its_new_parent_may_be_any_coroutine),
         instance_test(threads_pass_them_around),
+#ifdef ACO_CONFIG_LIST
+        instance_test(it_is_whole_whoever_comes_and_goes),
+        cmocka_unit_test(that_of_a_thread_that_has_ended_is_left_alone),
+#endif
         instance_test(detaching_what_can_not_go_is_found_out),
         instance_test(one_that_is_detached_can_not_be_resumed),
         instance_test(attaching_to_the_wrong_parent_is_found_out),

@@ -46,21 +46,27 @@ void *aco_yield_value(void *value);
 /*
  * What the parent passed to aco_resume_value() when it started the calling coroutine; NULL if
  * it started it by another call. To be called once, before any other of these calls and any switch.
- * Aborts if the caller is no coroutine.
+ * (Not seen: the caller was given a value by aco_resume_value(), left it, and before that returned
+ * another one has reset it and started it by aco_yield_to(). It gets that value then.) Aborts if no
+ * coroutine is running.
  */
 void *aco_first_value(void);
 
 /* ==== Inline ================================================================================= */
 
-/* A value under way in this thread, and the only one to get it; NULL for nobody. */
+/* A value under way in this thread, who sent it, and the only one to get it; NULL for nobody. */
 typedef struct {
-    const aco_t *to;
+    const aco_t *from, *to;
     void *value;
 } aco_letter_t;
 extern __thread aco_letter_t aco_gtls_letter;
 
-ACO_VALUE_INLINE void aco_send(const aco_t *to, void *value)
+void aco_send(const aco_t *from, const aco_t *to, void *value);
+void *aco_receive(const aco_t *co);
+
+ACO_VALUE_INLINE void aco_send(const aco_t *from, const aco_t *to, void *value)
 {
+    aco_gtls_letter.from = from;
     aco_gtls_letter.to = to;
     aco_gtls_letter.value = value;
 }
@@ -68,35 +74,42 @@ ACO_VALUE_INLINE void aco_send(const aco_t *to, void *value)
 /* What was sent to `co`; then nothing is under way. */
 ACO_VALUE_INLINE void *aco_receive(const aco_t *co)
 {
-    void *value = aco_gtls_letter.to == co ? aco_gtls_letter.value : NULL;
-    aco_gtls_letter.to = NULL;
+    void *value = aco_gtls_letter.to == co ? aco_gtls_letter.value : ACO_NULL;
+    aco_gtls_letter.to = ACO_NULL;
     return value;
 }
 
 ACO_VALUE_INLINE void *aco_resume_value(aco_t *co, void *value)
 {
+    const char *call = "aco_resume_value";
     ACO_LAUNDER(co);
-    aco_t *parent = co != NULL ? co->main_co : NULL;
-    aco_send(co, value);
-    aco_resume(co);
+    if (aco_unlikely(co == ACO_NULL || co->main_co == ACO_NULL || co->is_end)) {
+        aco_check_resume(call, co);
+    }
+    aco_t *parent = co->main_co;
+    aco_send(parent, co, value);
+    aco_continue(call, co);
     return aco_receive(parent);
 }
 
 ACO_VALUE_INLINE void *aco_yield_value(void *value)
 {
     aco_t *co = aco_gtls_co;
-    aco_send(co != NULL ? co->main_co : NULL, value);
-    aco_yield();
+    aco_send(co, co != ACO_NULL ? co->main_co : ACO_NULL, value);
+    aco_suspend("aco_yield_value", co);
     return aco_receive(co);
 }
 
 ACO_VALUE_INLINE void *aco_first_value(void)
 {
     aco_t *co = aco_gtls_co;
-    if (aco_unlikely(co == NULL || co->main_co == NULL)) {
+    if (aco_unlikely(co == ACO_NULL || co->main_co == ACO_NULL)) {
         aco_misuse("aco_first_value", co);
     }
-    return aco_receive(co);
+    /* One of another sender was meant for a former coroutine at the address of `co`. */
+    const aco_t *from = aco_gtls_letter.from;
+    void *value = aco_receive(co);
+    return from == co->main_co ? value : ACO_NULL;
 }
 
 #ifdef __cplusplus

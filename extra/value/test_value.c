@@ -227,6 +227,95 @@ static void a_switch_gives_nothing(void **state)
     assert_co_checks();
 }
 
+/* ==== Former addressees ======================================================================= */
+
+static void keeps_first_value(void)
+{
+    void **got = (void **)aco_get_arg();
+    *got = aco_first_value();
+    aco_yield();
+    aco_exit();
+}
+
+static void gives_one_to_its_parent(void)
+{
+    aco_yield_value(VALUE(30));
+    aco_exit();
+}
+
+/* Leaves what its child gives, and ends. */
+static void leaves_value_of_child(void)
+{
+    aco_t *child = aco_create(aco_get_co(), (aco_share_stack_t *)aco_get_arg(), 0,
+                              gives_one_to_its_parent, NULL);
+    aco_resume(child);
+    aco_destroy(child);
+    aco_exit();
+}
+
+/* A coroutine made where the addressee was, or the same one that is reset. */
+static void what_a_parent_left_is_not_for_its_successor(void **state)
+{
+    const instance_t *in = (const instance_t *)*state;
+    aco_share_stack_t *stack = aco_share_stack_new(0);
+    char memory[2 * sizeof(aco_t)] __attribute__((aligned(16)));
+    for (int is_reset = 0; is_reset <= 1; is_reset++) {
+        void *got = VALUE(60);
+        aco_t *co = aco_create_in(memory, sizeof(memory), in->main_co, in->stack,
+                                  leaves_value_of_child, stack);
+        aco_resume(co);
+        assert_int_equal(co->is_end, 1);
+        if (is_reset) {
+            aco_reset(co, keeps_first_value, &got);
+        } else {
+            aco_destroy(co);
+            aco_create_in(memory, sizeof(memory), in->main_co, in->stack, keeps_first_value, &got);
+        }
+        aco_resume(co);
+        assert_null(got);
+        aco_destroy(co);
+    }
+    aco_share_stack_destroy(stack);
+}
+
+/* What a coroutine that replaces another one by a child of its own needs. */
+typedef struct {
+    char memory[2 * sizeof(aco_t)] __attribute__((aligned(16)));
+    aco_t *replacing;
+    aco_share_stack_t *stack;
+    void *got;
+} replacement_t;
+
+static void leaves_value_and_switches(void)
+{
+    const replacement_t *r = (const replacement_t *)aco_get_arg();
+    aco_yield_to(r->replacing);
+}
+
+static void replaces_it_by_a_child(void)
+{
+    replacement_t *r = (replacement_t *)aco_get_arg();
+    aco_destroy((aco_t *)(void *)r->memory);
+    aco_t *child = aco_create_in(r->memory, sizeof(r->memory), aco_get_co(), r->stack,
+                                 keeps_first_value, &r->got);
+    aco_resume(child);
+    aco_destroy(child);
+    aco_exit();
+}
+
+static void what_a_sibling_left_is_not_for_a_child_in_its_place(void **state)
+{
+    const instance_t *in = (const instance_t *)*state;
+    replacement_t r = {{0}, NULL, aco_share_stack_new(0), VALUE(60)};
+    r.replacing = make_co(in, replaces_it_by_a_child, &r);
+    aco_t *co = aco_create_in(r.memory, sizeof(r.memory), in->main_co, in->stack,
+                              leaves_value_and_switches, &r);
+    assert_null(aco_resume_value(co, VALUE(31)));
+    assert_null(r.got);
+    aco_destroy(r.replacing);
+    aco_share_stack_destroy(r.stack);
+}
+
 /* ==== Misuse ================================================================================== */
 
 static void take_first(void *arg)
@@ -250,12 +339,13 @@ static void misuse_ends_in_words(void **state)
     const instance_t *in = (const instance_t *)*state;
     aco_t *co = make_co(in, ends_at_once, NULL);
     expect_abort(take_first, NULL, "aco_first_value", "no coroutine");
-    expect_abort(yield_one, NULL, "aco_yield", "no coroutine");
-    expect_abort(resume_one, NULL, "aco_resume", "NULL");
-    expect_abort(resume_one, in->main_co, "aco_resume", "a main coroutine");
+    expect_abort(yield_one, NULL, "aco_yield_value", "no coroutine");
+    expect_abort(resume_one, NULL, "aco_resume_value", "NULL");
+    expect_abort(resume_one, in->main_co, "aco_resume_value", "a main coroutine");
     assert_null(aco_resume_value(co, NULL));
-    expect_abort(take_first, NULL, "aco_first_value", "main coroutine");
-    expect_abort(yield_one, NULL, "aco_yield", "main coroutine");
+    expect_abort(resume_one, co, "aco_resume_value", "has ended");
+    expect_abort(take_first, NULL, "aco_first_value", "no coroutine");
+    expect_abort(yield_one, NULL, "aco_yield_value", "no coroutine");
     aco_destroy(co);
 }
 
@@ -271,6 +361,8 @@ int main(void)
         instance_test(what_is_meant_for_another_generation_is_not_taken),
         instance_test(generators_of_generators_work),
         instance_test(a_switch_gives_nothing),
+        instance_test(what_a_parent_left_is_not_for_its_successor),
+        instance_test(what_a_sibling_left_is_not_for_a_child_in_its_place),
         instance_test(misuse_ends_in_words),
     };
     return cmocka_run_group_tests_name("value", tests, NULL, NULL);
