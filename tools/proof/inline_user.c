@@ -1,15 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The inline switch as a compiler emits it: one in each of these functions. test_proof.sh puts
- * labels around the two. Where else than in reg[] a switch may write is told by the size of an
- * object, which a tool reads most easily.
+ * labels around the two. Of the layout of aco_t, what the proof must know is told by the sizes of
+ * objects, which a tool reads most easily.
  */
 #include "aco.h"
 
 #include <stddef.h>
 
-extern const char offset_of_base[offsetof(aco_t, base)];
-const char offset_of_base[offsetof(aco_t, base)] = {0};
+#define TELL(name, number)                                                                         \
+    extern const char name[number];                                                                \
+    const char name[number] = {0}
+
+TELL(offset_of_base, offsetof(aco_t, base));
+TELL(offset_of_main_co, offsetof(aco_t, main_co));
+TELL(offset_of_is_end, offsetof(aco_t, is_end));
+TELL(size_of_aco_t, sizeof(aco_t));
+TELL(size_of_return_address, ACO_RETPTR_SZ);
 
 void resume(aco_t *co);
 void yield(void);

@@ -6,9 +6,9 @@ meaning of its instructions.
 
 Capstone decodes, z3's bit vectors are the values. Only instructions with a do_...() have a
 meaning; any other, and every encoding, operand, address or relocation that is not understood,
-raises NotProved, so that nothing is ever skipped or guessed. None of those with a meaning touches
-the thread pointer; vector registers are nobody's after a call, and are left out, but for the part
-of them that is callee-saved.
+raises NotProved, so that nothing is ever skipped or guessed. Of thread-local variables the address
+is known by name, and no instruction with a meaning changes the thread pointer. Vector registers
+may hold anything after a call, and are left out, but for the part of them that is callee-saved.
 
 Memory is a set of regions, each known by the unknown address it starts at, which the caller
 declares to be disjoint. An address belongs to a region if it is that address plus a constant; an
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import struct
 from abc import ABC, abstractmethod
 from collections.abc import Container
 from dataclasses import dataclass, field, replace
@@ -59,6 +60,11 @@ class Processor(ABC):
     to_reg: str
     args_on_stack: bool
     sp_alignment: int  # at every instruction, in bytes
+    link_number: int  # the return address, in call-frame information
+    result: str  # has what a function returns
+    red_zone: int  # bytes below SP that signal handlers leave alone
+    function_pads: frozenset[bytes]  # what a call through a pointer or the PLT may arrive at
+    jump_pads: frozenset[bytes]  # what a switch may
     control_mask: int  # of the 32 bits of control words in reg[]
     loads_by_memory: bool  # control words: those in reg[] of `to` are then written
     kept: tuple[tuple[str, str, str], ...]  # constraint, what it says, register: never to change
@@ -94,6 +100,11 @@ def unknown(what: str, bits: int) -> z3.BitVecRef:
     return z3.BitVec(f"{what}.{next(_names)}", bits)
 
 
+def thread_local(name: str, bits: int) -> z3.BitVecRef:
+    """The address of a variable, by its symbol."""
+    return z3.BitVec("tls." + name, bits)
+
+
 def low(value: z3.BitVecRef, bits: int) -> z3.BitVecRef:
     return value if value.size() == bits else z3.Extract(bits - 1, 0, value)
 
@@ -114,6 +125,21 @@ def is_true(formula: z3.BoolRef, known: list[z3.BoolRef]) -> bool:
 # ---- The object file -----------------------------------------------------------------------------
 
 
+def is_function(symbol: Symbol) -> bool:
+    return (symbol["st_info"]["type"] == "STT_FUNC"
+            and symbol["st_other"]["visibility"] == "STV_DEFAULT")
+
+
+def tracks_branches(elf: ELFFile) -> bool:
+    """Whether the file claims that indirect branches in it arrive at landing pads: bit 0 of the
+    word of a property of the processor, the type of which begins with 0xc00000."""
+    section = elf.get_section_by_name(".note.gnu.property")
+    if section is None:
+        return False
+    kind, size, features = struct.unpack_from("<III", section.data(), 16)
+    return kind in (0xC0000000, 0xC0000002) and size == 4 and bool(features & 1)
+
+
 class Image(ABC):
     """The code of an object file: its sections of instructions, laid out one after the other from
     an unknown address, their symbols, and values that the linker will put into them."""
@@ -125,9 +151,13 @@ class Image(ABC):
         self.text = bytearray()
         self.sections: dict[int, int] = {}  # index of a section -> offset
         self.symbols: dict[str, int] = {}  # functions and labels -> offset
+        self.exported: set[str] = set()  # functions that other files may call
         self.sizes: dict[str, int] = {}  # of all symbols, in bytes
-        self.fields: dict[int, z3.BitVecRef] = {}  # offset -> value of a relocated field
+        self.fields: dict[int, z3.BitVecRef] = {}  # offset -> what is added to a relocated field
+        self.calls: dict[int, str] = {}  # offset of a relocated field -> function of another file
         self.unresolved: set[int] = set()
+        self.tracks_branches = tracks_branches(elf)
+        self.frames: list[tuple[range, bytes]] = []  # code, and the rules for unwinders there
         self._read(elf)
 
     @abstractmethod
@@ -143,12 +173,32 @@ class Image(ABC):
             self.sizes[symbol.name] = symbol["st_size"]
             if symbol["st_shndx"] in self.sections and symbol.name[:1] not in ("", "$"):
                 self.symbols[symbol.name] = self._offset(symbol)
+                if symbol["st_info"]["bind"] != "STB_LOCAL" and is_function(symbol):
+                    self.exported.add(symbol.name)
         for section in elf.iter_sections():
             if isinstance(section, RelocationSection) and section["sh_info"] in self.sections:
                 symbols = elf.get_section(section["sh_link"])
                 for relocation in section.iter_relocations():
                     symbol = symbols.get_symbol(relocation["r_info_sym"])
                     self._relocate(self.sections[section["sh_info"]], relocation, symbol)
+            elif isinstance(section, RelocationSection) and section.name.endswith(".eh_frame"):
+                self._read_frames(elf, section)
+
+    def _read_frames(self, elf: ELFFile, relocations: RelocationSection) -> None:
+        """Entries are length, distance to the one with what several have in common, or 0 in that,
+        start of the code, which the linker puts in, its length, and no more data, then rules."""
+        data = elf.get_section(relocations["sh_info"]).data()
+        symbols = elf.get_section(relocations["sh_link"])
+        for relocation in relocations.iter_relocations():
+            at, symbol = relocation["r_offset"], symbols.get_symbol(relocation["r_info_sym"])
+            if symbol["st_shndx"] not in self.sections:
+                continue
+            size, _, addend, length, more = struct.unpack_from("<IIiIB", data, at - 8)
+            start = self._offset(symbol) + (relocation["r_addend"] if relocation.is_RELA() else
+                                            addend)
+            if more == 0:
+                rules = data[at + 9:at - 4 + size]
+                self.frames.append((range(start, start + length), rules))
 
     def _offset(self, symbol: Symbol) -> int:
         return self.sections[symbol["st_shndx"]] + symbol["st_value"]
@@ -157,6 +207,12 @@ class Image(ABC):
         """What refers to something else must not be executed."""
         at = section + relocation["r_offset"]
         self.unresolved.update(range(at, at + 4))
+
+    def address(self, name: str) -> z3.BitVecRef:
+        """That of a function, here or in another file."""
+        if name in self.symbols:
+            return z3.simplify(self.base + self.symbols[name])
+        return z3.BitVec(name, self.processor.bits)
 
     def mutated(self, offset: int, flip: int) -> Image:
         """The same with some bits of one byte inverted."""
@@ -209,6 +265,7 @@ class State:
     result: z3.BitVecRef | None = None  # what the zero flag tells of; None if it is not known
     has_loaded: bool = False  # control words
     has_ended: bool = False
+    is_given_up: bool = False
 
     def fork(self) -> State:
         return replace(self, regs=dict(self.regs), memory=dict(self.memory), path=list(self.path))
@@ -227,6 +284,9 @@ class Machine:
         self.executed: dict[int, int] = {}  # offset of an instruction -> its bytes
         self.stack_checks = 0
         self.stack_use = 0  # bytes
+        self.red_zone = 0  # bytes below SP that are counted on
+        self.never_return: list[z3.BitVecRef] = []  # functions at which a path is given up
+        self.aligned: z3.BitVecRef | None = None  # what is rounded down to a multiple of 16
 
     def run(self, start: State) -> list[State]:
         """The ends of all paths from a state to the exit."""
@@ -235,8 +295,8 @@ class Machine:
         while paths:
             state = paths.pop()
             for _ in range(MAX_INSTRUCTIONS):
-                if state.has_ended:
-                    ended.append(state)
+                if state.has_ended or state.is_given_up:
+                    ended += [state] if state.has_ended else []
                     break
                 state, *others = self._step(state)
                 paths += others
@@ -278,7 +338,7 @@ class Machine:
             raise NotProved(f"C3: SP points at {region.name}{offset:+d}, which is not aligned")
         self.stack_checks += 1
         self.stack_use = max(self.stack_use, -offset)
-        forget_below(state, region.name, offset)
+        forget_below(state, region.name, offset - self.red_zone)
 
     # -- Memory
 
@@ -317,6 +377,9 @@ class Machine:
     def go(self, state: State, target: z3.BitVecRef) -> None:
         """To an address: an exit, or a place in the code."""
         target = z3.simplify(target)
+        if any(target.eq(function) for function in self.never_return):
+            state.is_given_up = True
+            return
         if not isinstance(self.exit_at, int) and target.eq(self.exit_at):
             state.has_ended = True
             return
@@ -324,6 +387,13 @@ class Machine:
         if not z3.is_bv_value(offset):
             raise NotProved(f"goes to {target}")
         state.pc = offset.as_signed_long()
+
+    def round_down(self, state: State, value: z3.BitVecRef) -> z3.BitVecRef:
+        """To a multiple of 16, which memory may begin at: so it gets a name of its own."""
+        if self.aligned is None:
+            raise NotProved("rounds to a multiple of 16")
+        state.path += [self.aligned & 15 == 0, z3.ULT(value - self.aligned, 16)]
+        return self.aligned
 
     def branch(self, state: State, target: int, if_zero: bool) -> list[State]:
         """Both ways, each if it can be taken."""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-A symbolic x86, of 64 and of 32 bits. None of the instructions with a meaning touches a segment.
+A symbolic x86, of 64 and of 32 bits. Segments are for thread-local variables alone.
 
 Relies on machine.py, for what processors have in common, and on capstone, z3 and elftools.
 """
@@ -15,16 +15,19 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import Relocation
 from elftools.elf.sections import Symbol
 
-from machine import Image, Machine, NotProved, Processor, Region, State, is_true, low, unknown
+from machine import (Image, Machine, NotProved, Processor, Region, State, is_true, low,
+                     thread_local, unknown)
 
 OPERAND_SIZE = 0x66
+ALIGN_16 = {-16, 0xFFFFFFF0}
 LEGACY_PREFIXES = {0xF0, 0xF2, 0xF3, 0x2E, 0x36, 0x3E, 0x26, 0x64, 0x65, OPERAND_SIZE, 0x67}
-LANDING_PADS = {b"\xf3\x0f\x1e\xfa", b"\xf3\x0f\x1e\xfb"}
+ENDBR64, ENDBR32 = frozenset({b"\xf3\x0f\x1e\xfa"}), frozenset({b"\xf3\x0f\x1e\xfb"})
 SIZED = {"mov", "xor", "and", "or", "test", "add", "sub", "not", "shr"}  # may be of 16 bits
 MXCSR_CONTROL = 0xFFC0
 MXCSR_FLAGS = 0x3F
 X87_FLAGS = 0x3F  # in the status word; the masks of the control word have the same places
 X87_SUMMARY = 0x8080  # ES and B, which follow from flags and masks
+GOT = z3.BitVec("GOT", 32)  # of i386, where ebx points to at a call through the PLT
 
 
 # ---- The two processors --------------------------------------------------------------------------
@@ -88,10 +91,12 @@ COMMON = {"link": None, "sp_alignment": 1, "control_mask": 0xFFFF0000 | MXCSR_CO
                    ("C1.4", "the direction flag is as it was", "direction"))}
 X86_64 = X86(name="x86-64", bits=64, registers=all_registers(64), sp="rsp", bp="rbp",
              callee_saved=("rbx", "rbp", "r12", "r13", "r14", "r15"), from_reg="rdi",
-             to_reg="rsi", args_on_stack=False, **COMMON)
+             to_reg="rsi", result="rax", args_on_stack=False, link_number=16, red_zone=128,
+             function_pads=ENDBR64, jump_pads=ENDBR64, **COMMON)
 I386 = X86(name="i386", bits=32, registers=all_registers(32), sp="esp", bp="ebp",
            callee_saved=("ebx", "esi", "edi", "ebp"), from_reg="eax", to_reg="ecx",
-           args_on_stack=True, **COMMON)
+           result="eax", args_on_stack=True, link_number=8, red_zone=0, function_pads=ENDBR32,
+           jump_pads=ENDBR32, **COMMON)
 
 
 # ---- The object file -----------------------------------------------------------------------------
@@ -100,10 +105,14 @@ I386 = X86(name="i386", bits=32, registers=all_registers(32), sp="esp", bp="ebp"
 class X86Image(Image):
     """Its relocations, and what precedes an instruction."""
 
-    RELATIVE = 2, 4  # R_X86_64_PC32, R_X86_64_PLT32; R_386_PC32, R_386_PLT32
+    RELATIVE = PC32, PLT32 = 2, 4  # of R_X86_64_... and of R_386_...
     I386_ABSOLUTE, I386_GOTPC = 1, 10
+    ABSOLUTE = {32: {I386_ABSOLUTE}, 64: {10, 11}}  # R_X86_64_32, R_X86_64_32S: below 2 GiB
+    THREAD_LOCAL = {32: 17, 64: 23}  # R_386_TLS_LE, R_X86_64_TPOFF32
 
     def __init__(self, processor: Processor, elf: ELFFile):
+        self.thread_locals: dict[int, z3.BitVecRef] = {}  # offset of a field -> address
+        self.plt_calls: set[int] = set()  # offsets of fields, on i386
         mode = capstone.CS_MODE_64 if processor.bits == 64 else capstone.CS_MODE_32
         super().__init__(processor, elf, capstone.Cs(capstone.CS_ARCH_X86, mode))
 
@@ -115,14 +124,23 @@ class X86Image(Image):
         at, kind = section + relocation["r_offset"], relocation["r_info_type"]
         addend = (relocation["r_addend"] if relocation.is_RELA() else
                   int.from_bytes(self.text[at:at + 4], "little", signed=True))
-        is_here = symbol["st_shndx"] in self.sections
+        is_here, is_i386 = symbol["st_shndx"] in self.sections, self.processor.bits == 32
+        if is_i386 and kind == self.PLT32:
+            self.plt_calls.add(at)
         if is_here and kind in self.RELATIVE:
             distance = self._offset(symbol) + addend - at
             self.text[at:at + 4] = (distance & 0xFFFFFFFF).to_bytes(4, "little")
-        elif is_here and self.processor.bits == 32 and kind == self.I386_ABSOLUTE:
-            self.fields[at] = self.base + self._offset(symbol) + addend
-        elif self.processor.bits == 32 and kind == self.I386_GOTPC:
-            self.fields[at] = unknown("GOT", 32)
+        elif kind in self.RELATIVE and addend == -4:
+            self.text[at:at + 4] = bytes(4)
+            self.calls[at] = symbol.name
+        elif kind in self.ABSOLUTE[self.processor.bits]:
+            base = unknown(symbol.name, self.processor.bits)
+            self.fields[at] = (self.base + self._offset(symbol) if is_here else base) + (
+                addend if relocation.is_RELA() else 0)
+        elif kind == self.THREAD_LOCAL[self.processor.bits] and addend == 0:
+            self.thread_locals[at] = thread_local(symbol.name, self.processor.bits)
+        elif is_i386 and kind == self.I386_GOTPC:
+            self.fields[at] = GOT - (self.base + at)
         else:
             super()._relocate(section, relocation, symbol)
 
@@ -131,20 +149,25 @@ class X86Image(Image):
         for at in self.fields.keys() & set(range(offset - 3, offset + insn.size)):
             if not at - offset or at - offset not in (insn.disp_offset, insn.imm_offset):
                 raise NotProved("a relocation that is no operand")
+        for at in self.calls.keys() & set(range(offset - 3, offset + insn.size)):
+            if insn.mnemonic != "call" or at != offset + insn.imm_offset:
+                raise NotProved("a relocation that is no call")
         self._check_prefixes(insn)
         return insn
 
     @staticmethod
     def _check_prefixes(insn: capstone.CsInsn) -> None:
         """A prefix may change what an instruction does, so none is taken to be void."""
-        if bytes(insn.bytes) in LANDING_PADS:
+        if bytes(insn.bytes) in ENDBR64 | ENDBR32:
             return
         prefixes = list(itertools.takewhile(LEGACY_PREFIXES.__contains__, insn.bytes))
         is_sized = (prefixes == [OPERAND_SIZE] and insn.mnemonic in SIZED
                     and insn.operands[0].size == 2)
         first, second = (*insn.bytes[len(prefixes):], 0)[:2]
+        is_segment = (prefixes and prefixes[0] in (0x64, 0x65) and not prefixes[1:]
+                      and insn.mnemonic == "mov")
         is_void_rex = insn.rex and (first != insn.rex or second in LEGACY_PREFIXES)
-        if prefixes and not is_sized or is_void_rex:
+        if prefixes and not is_sized and not is_segment or is_void_rex:
             raise NotProved(f"the prefixes of {insn.mnemonic} {insn.op_str}")
 
 
@@ -182,12 +205,16 @@ class X86Machine(Machine):
     def address(self, state: State, operand: x86_const.X86Op,
                 insn: capstone.CsInsn) -> z3.BitVecRef:
         mem, bits = operand.mem, self.processor.bits
-        if mem.segment:
-            raise NotProved("a segment")
         field_at = insn.address + insn.disp_offset
-        total = self.image.fields.get(field_at) if insn.disp_offset else None
-        if total is None:
-            total = z3.BitVecVal(mem.disp, bits)
+        if mem.segment:
+            of_threads = "fs" if bits == 64 else "gs"
+            if (insn.reg_name(mem.segment) != of_threads or mem.base or mem.index
+                    or field_at not in self.image.thread_locals):
+                raise NotProved("a segment")
+            return self.image.thread_locals[field_at]
+        total = z3.BitVecVal(mem.disp, bits)
+        if insn.disp_offset and field_at in self.image.fields:
+            total = total + self.image.fields[field_at]
         for reg, scale in ((mem.base, 1), (mem.index, mem.scale)):
             name = insn.reg_name(reg) if reg else None
             if name == "rip":
@@ -204,11 +231,14 @@ class X86Machine(Machine):
         if operand.type == x86_const.X86_OP_REG:
             return self.get_reg(state, self._register_of(operand, insn))
         if operand.type == x86_const.X86_OP_IMM:
-            relocated = self.image.fields.get(insn.address + insn.imm_offset)
-            if relocated is not None and insn.imm_offset:
-                return relocated
             bits = insn.operands[0].size * 8
-            return z3.BitVecVal(operand.imm & ((1 << bits) - 1), bits)
+            value = z3.BitVecVal(operand.imm & ((1 << bits) - 1), bits)
+            relocated = self.image.fields.get(insn.address + insn.imm_offset)
+            if relocated is None or not insn.imm_offset:
+                return value
+            if bits < 32:
+                raise NotProved("a relocation of another size")
+            return value + low(relocated, bits)
         return self.load(state, self.address(state, operand, insn), operand.size)
 
     def put(self, state: State, insn: capstone.CsInsn, value: z3.BitVecRef) -> None:
@@ -270,7 +300,14 @@ class X86Machine(Machine):
         self.put(state, insn, self._arithmetic(state, insn, lambda a, b: a ^ b))
 
     def do_and(self, state: State, insn: capstone.CsInsn) -> None:
+        if insn.operands[1].type == x86_const.X86_OP_IMM and insn.operands[1].imm in ALIGN_16:
+            self.put(state, insn, self.round_down(state, self.get(state, insn, 0)))
+            state.result = None
+            return
         self.put(state, insn, self._arithmetic(state, insn, lambda a, b: a & b))
+
+    def do_cmp(self, state: State, insn: capstone.CsInsn) -> None:
+        self._arithmetic(state, insn, lambda a, b: a - b)
 
     def do_or(self, state: State, insn: capstone.CsInsn) -> None:
         self.put(state, insn, self._arithmetic(state, insn, lambda a, b: a | b))
@@ -334,7 +371,12 @@ class X86Machine(Machine):
     def _target(self, state: State, insn: capstone.CsInsn) -> z3.BitVecRef:
         operand = insn.operands[0]
         if operand.type == x86_const.X86_OP_IMM:
-            return self.image.base + operand.imm
+            name = self.image.calls.get(insn.address + insn.imm_offset)
+            if name is None:
+                return self.image.base + operand.imm
+            if operand.imm != insn.address + insn.size:
+                raise NotProved("a field for the linker that is not 0")
+            return z3.BitVec(name, self.processor.bits)
         if operand.size != self.processor.word:
             raise NotProved("an address of another size")
         return self.get(state, insn, 0)
@@ -344,6 +386,9 @@ class X86Machine(Machine):
 
     def do_call(self, state: State, insn: capstone.CsInsn) -> None:
         target = self._target(state, insn)
+        if insn.address + insn.imm_offset in self.image.plt_calls and not is_true(
+                state.regs["ebx"] == GOT, state.path):
+            raise NotProved("C5: calls through the PLT with another ebx")
         self._push(state, z3.simplify(self.image.base + state.pc))
         self.go(state, target)
 

@@ -5,10 +5,11 @@ Proves from the bytes of acosw.o that a switch keeps what the ABI says it must; 
 the argument, the running model and the names of the constraints. For each object, every pair of
 switches in it is proved to make a round trip: acosw(), and what lies between two labels
 inline_NAME_begin and inline_NAME_end, if there are any; the size of a symbol offset_of_base tells
-where these may save one more word. With --mutants, every byte of acosw() that
-the proof has executed is changed, and the changed object must be rejected.
+where these may save one more word. So are what an entry function returns to, aco_ferry() if it
+is there, and landing pads if the object claims to have them. With --mutants, every byte of acosw.S
+that the proof has executed is changed, and the changed object must be rejected.
 
-usage: prove.py [--mutants | --all-mutants] [--inline-keeps=REGISTER] OBJECT...
+usage: prove.py [--mutants | --all-mutants] [--inline-keeps=REGISTER] [--source=FILE] OBJECT...
 
 Exit status: 0 proved, 1 not, 2 wrong arguments. Relies on machine*.py beside it and on the
 ACO_REG_IDX_... of aco.h.
@@ -28,8 +29,9 @@ try:
     import z3
     from elftools.elf.elffile import ELFFile
 
+    import clobbers
     from machine import (STACK_USE, Image, Machine, NotProved, Region, State, content,
-                         forget_below, is_true, lay, low, unknown)
+                         forget_below, is_true, lay, low, thread_local, unknown)
     from machine_arm64 import ARM64, Arm64Image
     from machine_x86 import I386, X86_64, X86Image
 except ImportError as error:
@@ -38,6 +40,8 @@ except ImportError as error:
 HEADER = Path(__file__).resolve().parents[2] / "aco.h"
 CONTROL_SZ = 4  # bytes
 BASE_SZ = 4  # bytes
+DW_CFA_UNDEFINED = 7
+PROTECTOR_STACK = 32  # bytes that it may use
 PROCESSORS = {("EM_X86_64", 64): (X86_64, X86Image), ("EM_386", 32): (I386, X86Image),
               ("EM_AARCH64", 64): (ARM64, Arm64Image)}
 
@@ -72,12 +76,27 @@ class Site:
     keeps_near: tuple[str, ...] = ()  # registers if they are less than 2 GiB from SP
 
 
-def sites_of(image: Image, inline_keeps: list[str]) -> list[Site]:
+def unnamed(image: Image, source: Path | None) -> tuple[str, ...]:
+    """Registers that compilers keep values in and that the statement of the inline switch does not
+    name, so that it must keep them, by the names that states have for them."""
+    if source is None:
+        return ()
+    macros, statements = clobbers.read(source.read_text())
+    names = set().union(*(clobbers.needed(macros) - set(named) for named in statements))
+    aliases = {f"v{n}": f"d{n}" for n in range(32)} if image.processor is ARM64 else {}
+    names = {aliases.get(name, name) for name in names}
+    if unknown_names := sorted(names - image.processor.registers.keys()):
+        raise NotProved(f"C2.0: no clobbers, and nothing keeps {' '.join(unknown_names)}")
+    return tuple(sorted(names))
+
+
+def sites_of(image: Image, options: argparse.Namespace) -> list[Site]:
+    inline_keeps = image.processor.bp, *unnamed(image, options.source)
     sites = [Site("acosw", image.symbols["acosw"], keeps=image.processor.callee_saved)]
     for symbol, begin in sorted(image.symbols.items()):
         if match := re.fullmatch(r"(inline_\w+)_begin", symbol):
             end = image.symbols[match[1] + "_end"]
-            sites.append(Site(match[1], begin, end, (image.processor.bp,), tuple(inline_keeps)))
+            sites.append(Site(match[1], begin, end, inline_keeps, tuple(options.inline_keeps)))
     return sites
 
 
@@ -102,21 +121,31 @@ class Tally:
 class Proof:
     """The claims about one image."""
 
-    def __init__(self, image: Image, inline_keeps: list[str]):
-        self.image, self.processor, self.inline_keeps = image, image.processor, inline_keeps
+    def __init__(self, image: Image, options: argparse.Namespace):
+        self.image, self.processor, self.options = image, image.processor, options
         self.index = words_of_reg()
         configuration = {name for name in image.sizes if name.startswith("aco_acosw_")}
         self.shares_control = configuration == {"aco_acosw_shareFPUenv"}
         if not self.shares_control and configuration != {"aco_acosw_standaloneFPUenv"}:
             raise NotProved("no symbol tells whether the control words are shared")
-        self.sites = sites_of(image, inline_keeps)
+        self.sites = sites_of(image, options)
+        self.executed_by: dict[str, set[int]] = {}  # part of the proof -> offsets of instructions
         self.tally = Tally()
 
-    def run_all(self) -> Tally:
-        self.save_control_words()
+    def run_all(self, offset: int | None = None) -> Tally:
+        """All claims, or those about code that executes what is at an offset."""
+        self.claim_landing_pads()
+        for part in (self.save_control_words, self.protect, self.all_round_trips, self.make_ferry):
+            if offset is None or offset in self.executed_by[part.__name__]:
+                executed, self.tally.executed = self.tally.executed, {}
+                part()
+                self.executed_by[part.__name__] = set(self.tally.executed)
+                self.tally.executed |= executed
+        return self.tally
+
+    def all_round_trips(self) -> None:
         for site in self.sites:
             self.round_trips(site)
-        return self.tally
 
     # -- Start
 
@@ -257,6 +286,9 @@ class Proof:
         wanted = self.control(call) if self.shares_control else z3.BitVec("to.FPU", 32)
         self.claim_control("the control words are those of `to`", away, wanted, known)
         self.claim_kept(call, away)
+        word = cpu.word
+        resumed_at = content(away, "from", self.index["RETADDR"] * word, word)
+        self.claim_pad("`from`", z3.simplify(resumed_at - self.image.base), cpu.jump_pads)
         self.claim_init(call, away)
 
     def claim_init(self, call: State, away: State) -> None:
@@ -327,6 +359,143 @@ class Proof:
             self.claim_return(function, call, call, back)
 
 
+    # -- Landing pads
+
+    def claim_pad(self, what: str, offset: z3.BitVecRef, pads: frozenset[bytes]) -> None:
+        """A jump or call arrives there that needs a landing pad, where branches are tracked."""
+        if not self.image.tracks_branches:
+            return
+        if not z3.is_bv_value(offset):
+            raise NotProved(f"X7: {what} goes on at {offset}")
+        at = offset.as_long()
+        if not any(self.image.text.startswith(pad, at) for pad in pads):
+            raise NotProved(f"X7: {what} has no landing pad: false")
+        self.tally.claims["X7"] += 1
+
+    def claim_landing_pads(self) -> None:
+        """What other files can call, they can call through a pointer or the PLT."""
+        for name in sorted(self.image.exported):
+            offset = z3.BitVecVal(self.image.symbols[name], self.processor.bits)
+            self.claim_pad(name, offset, self.processor.function_pads)
+
+    # -- Where an entry function returns to
+
+    def protect(self) -> None:
+        """aco_funcp_protector_asm, with SP as a return leaves it, up to the call."""
+        cpu, claim, name = self.processor, self.tally.claim, "aco_funcp_protector_asm"
+        protector = self.image.base + self.image.symbols[name]
+        call = self.start(self.image.symbols[name], "stack", None)
+        lay(call, "stack", -cpu.call_sz, protector)
+        own = range(-PROTECTOR_STACK, 0)
+        region = Region("stack", self.symbol("stack"), range(-PROTECTOR_STACK, cpu.word), own, True)
+        known = [z3.URem(self.symbol("stack"), 16) == 0]
+        machine = self.image.machine([region], self.image.address("aco_funcp_protector"))
+        machine.red_zone = cpu.red_zone
+        for end in self.run(machine, call):
+            known = [*known, *end.path]
+            claim("C2.0", "the frame pointer is as at the return",
+                  end.regs[cpu.bp] == call.regs[cpu.bp], known)
+            claim("C2.1", "SP before the call is a multiple of 16",
+                  z3.URem(end.regs[cpu.sp] + cpu.call_sz, 16) == 0, known)
+            self.claim_control("the control words are as at the return", end, self.control(call),
+                               known)
+            self.claim_kept(call, end)
+            claim("I4", "the protector is still at align_retptr",
+                  content(end, "stack", -cpu.call_sz, cpu.word) == protector, known)
+        self.claim_end_of_backtraces(self.image.symbols[name])
+
+    def claim_end_of_backtraces(self, protector: int) -> None:
+        """Unwinders look up the address before a return address. A function with a name of its own
+        is there, and it and the protector are known to have no caller."""
+        last = protector + self.image.sizes["aco_funcp_protector_asm"] - 1
+        rules = {rules.rstrip(b"\0") for code, rules in self.image.frames
+                 if protector - 1 in code and last in code}
+        end = self.image.symbols["aco_coroutine_end"]
+        if not end < protector == end + self.image.sizes["aco_coroutine_end"]:
+            raise NotProved("X8: aco_coroutine_end is what is before the protector: false")
+        if rules != {bytes([DW_CFA_UNDEFINED, self.processor.link_number])}:
+            raise NotProved("X8: to unwinders the protector has no caller: false")
+        self.tally.claims["X8"] += 1
+
+
+    # -- The ferry
+
+    def make_ferry(self) -> None:
+        """aco_ferry(co), as the compiler emits it: what it returns is as one in init, with the
+        parent's control words, and lies below the frames of the parent."""
+        if "aco_ferry" not in self.image.symbols:
+            return
+        cpu = self.processor
+        call = self.start(self.image.symbols["aco_ferry"], "stack",
+                          {cpu.from_reg: self.symbol("co")})
+        sizes, word = self.image.sizes, cpu.word
+        (running,) = (name for name in sizes if re.match(r"aco_gtls_co_\w+", name))
+        lay(call, running, 0, self.symbol("self"))
+        lay(call, "self", sizes["offset_of_main_co"], self.symbol("parent"))
+        lay(call, "co", sizes["offset_of_main_co"], self.symbol("co.main_co"))
+        self.suspended(call, "parent")
+        regions = [self.stack("stack"), self.ferry_region(), self.thread_local(running, True),
+                   self.thread_local("ferried", False), self.words_of("parent"),
+                   *(self.fields_of(name) for name in ("self", "co"))]
+        machine = self.image.machine(regions, self.symbol("stack.caller"))
+        machine.aligned = self.symbol("ferry")
+        machine.never_return = [self.image.address(name) for name in ("aco_misuse", "aco_i_fail")]
+        for back in self.run(machine, call):
+            function = Site("aco_ferry", call.pc, keeps=cpu.callee_saved)
+            self.claim_return(function, call, call, back)
+            self.claim_ferry(back)
+            for name, wanted in ((running, "parent"), ("ferried", "co")):
+                self.tally.claim("F", f"{wanted} is told to run_ferry",
+                                 content(back, name, 0, word) == self.symbol(wanted), back.path)
+
+    def thread_local(self, name: str, is_readable: bool) -> Region:
+        whole = range(self.processor.word)
+        base = thread_local(name, self.processor.bits)
+        return Region(name, base, whole if is_readable else (), whole)
+
+    def fields_of(self, name: str) -> Region:
+        """Of a coroutine, what its parent is and whether it has ended."""
+        at, is_end = (self.image.sizes["offset_of_" + field] for field in ("main_co", "is_end"))
+        return Region(name, self.symbol(name), {is_end, *range(at, at + self.processor.word)}, ())
+
+    def words_of(self, name: str) -> Region:
+        """Its reg[], in whole words, to be read."""
+        words = range((self.index["FPU"] + (not self.shares_control)) * self.processor.word)
+        return Region(name, self.symbol(name), words, ())
+
+    def ferry_region(self) -> Region:
+        """Its reg[], and below it what is a return address."""
+        words = self.words_of("ferry").readable
+        below = -self.image.sizes["size_of_return_address"]
+        return Region("ferry", self.symbol("ferry"), (), range(below, words.stop))
+
+    def claim_ferry(self, back: State) -> None:
+        """What init demands, a return address aside, which is none; and where it is."""
+        cpu, known, sizes = self.processor, back.path, self.image.sizes
+        ferry, sp = self.symbol("ferry"), self.symbol("parent.SP")
+        words = {name: content(back, "ferry", index * cpu.word, cpu.word)
+                 for name, index in self.index.items() if name != "FPU"}
+        below = words["SP"] - ferry
+        room = sizes["size_of_aco_t"] + cpu.red_zone
+        claims = [
+            ("is returned", back.regs[cpu.result] == ferry),
+            ("starts in run_ferry", words["RETADDR"] == self.image.address("run_ferry")),
+            ("has no frame pointer", words["BP"] == 0),
+            ("has its return address right below it", below == -sizes["size_of_return_address"]),
+            ("has no return address", content(back, "ferry", -sizes["size_of_return_address"],
+                                              cpu.word) == 0),
+            ("has an SP as in init", z3.URem(words["SP"] + cpu.call_sz, 16) == 0),
+            ("is below the frames of the parent", z3.And(z3.UGE(sp - ferry, room),
+                                                         z3.ULT(sp - ferry, room + 1024))),
+        ]
+        if not self.shares_control:
+            control = content(back, "ferry", self.index["FPU"] * cpu.word, CONTROL_SZ)
+            claims.append(("has the control words of the parent",
+                           control == z3.BitVec("parent.FPU", 8 * CONTROL_SZ)))
+        for what, formula in claims:
+            self.tally.claim("F", f"the ferry {what}", formula, known)
+
+
 # ---- Mutants -------------------------------------------------------------------------------------
 
 
@@ -375,11 +544,12 @@ def try_mutants(proof: Proof, is_all: bool) -> bool:
     """Whether each is rejected or shown to be no change."""
     image, results = proof.image, Counter()
     for start, offset, flip in mutations(proof.tally.executed, is_all):
-        mutant = Proof(image.mutated(offset, flip), proof.inline_keeps)
+        mutant = Proof(image.mutated(offset, flip), proof.options)
+        mutant.executed_by = proof.executed_by.copy()
         try:
-            mutant.run_all()
+            mutant.run_all(start)
         except NotProved as error:
-            constraint = re.search(r"\b[CMX](\d(\.\d)?)?(?=:)", str(error))
+            constraint = re.search(r"\b[CIMX](\d(\.\d)?)?(?=:)", str(error))
             results[f"rejected by {constraint[0]}" if constraint else "not understood"] += 1
             continue
         why = explain(proof, mutant, start)
@@ -398,7 +568,7 @@ def try_mutants(proof: Proof, is_all: bool) -> bool:
 
 def prove_object(path: Path, options: argparse.Namespace) -> bool:
     try:
-        proof = Proof(image := read_image(path), options.inline_keeps)
+        proof = Proof(image := read_image(path), options)
         tally = proof.run_all()
     except NotProved as error:
         print(f"{path.name}: NOT PROVED: {error}")
@@ -419,6 +589,9 @@ def main() -> int:
     parser.add_argument("--all-mutants", action="store_true", help="change each bit")
     parser.add_argument("--inline-keeps", action="append", default=[], metavar="REGISTER",
                         help="the inline code has to keep this register, too")
+    parser.add_argument("--source", type=Path, metavar="FILE",
+                        help="source of the inline code, preprocessed (-E -P -dD): it has to keep "
+                        "each register that it does not name as clobbered")
     parser.add_argument("objects", nargs="+", type=Path, metavar="OBJECT")
     options = parser.parse_args()
     results = [prove_object(path, options) for path in options.objects]
