@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Lets libFuzzer run programs of create, resume, yield, exit, reset and destroy against a model, in
-# every build that the model knows. FUZZ_SECONDS in the environment says for how long, in all, 240
+# Lets libFuzzer run programs of all that coroutines do to each other against a model, in every
+# build that the model knows. FUZZ_SECONDS in the environment says for how long, in all, 240
 # if not set: it is split evenly, and as many builds run at a time as there are processors. What
 # fails a build is left in $OUTPUT/fuzz together with the fuzzer, which replays it.
 
@@ -15,16 +15,22 @@ readonly BUILDS=({standaloneFPUenv,shareFPUenv}{,.stress})
 readonly RESULTS=$OUTPUT/fuzz
 
 # The model has no constants that a mutation would have to guess, so comparisons are not watched.
-readonly COMPILE=(clang -std=gnu99 -g -O1 -fno-omit-frame-pointer "${C_WARNINGS[@]}" -I.
-    -fsanitize="$SANITIZERS" -fno-sanitize-recover=all
-    "-fno-sanitize-coverage=trace-cmp,trace-div,trace-gep,stack-depth")
-readonly SOURCES=(tests/fuzz/fuzz_programs.c tests/{no_inline,harness}.c aco.c acosw.S)
+readonly SANITIZED_CODE=(-g -O1 -fno-omit-frame-pointer -I. -fsanitize="$SANITIZERS"
+    -fno-sanitize-recover=all "-fno-sanitize-coverage=trace-cmp,trace-div,trace-gep,stack-depth")
+readonly COMPILE=(clang -std=gnu99 -fexceptions "${C_WARNINGS[@]}" "${SANITIZED_CODE[@]}")
+readonly SOURCES=(tests/fuzz/{fuzz_programs,operations,model}.c tests/{no_inline,harness}.c
+    extra/{cancel/aco_cancel,exceptions/aco_exceptions,returning/aco_returning}.c
+    extra/{stack_pool/aco_stack_pool,threads/aco_threads,value/aco_value}.c aco.c acosw.S)
+
+# UndefinedBehaviorSanitizer would need another library for C++.
+readonly COMPILE_CXX=(clang++ -std=c++11 "${WARNINGS[@]}" "${SANITIZED_CODE[@]}"
+    -fno-sanitize=undefined -c tests/fuzz/catching_level.cc)
 
 # Programs of 200 bytes are some 60 operations, more than any fault was seen to need.
 readonly FUZZ=(-max_len=200 -timeout=20 -print_final_stats=1)
 
 need_libfuzzer() {
-    need clang:"clang libclang-rt-dev"
+    need clang:"clang libclang-rt-dev" clang++:clang
     printf 'int LLVMFuzzerTestOneInput(const char *data, long sz);
 int LLVMFuzzerTestOneInput(const char *data, long sz) { return data == 0 && sz == 0; }\n' |
         "${COMPILE[@]}" -x c - -o "$TMP/fuzzer" 2> /dev/null ||
@@ -39,8 +45,9 @@ compile() {
     local build=$1 flags=()
     [[ $build == shareFPUenv* ]] && flags+=(-DACO_CONFIG_SHARE_FPU_MXCSR_ENV)
     [[ $build == *.stress ]] && flags+=(-DACO_CONFIG_STRESS)
+    must "$build: its level in C++ does not compile" "${COMPILE_CXX[@]}" -o "$TMP/catching_level.o"
     must "$build: the fuzzer does not compile" "${COMPILE[@]}" "${flags[@]}" "${SOURCES[@]}" \
-        -o "$(program_of "$build")" -lcmocka
+        "$TMP/catching_level.o" -o "$(program_of "$build")" -lcmocka -lstdc++
 }
 
 # Fails with what a fuzzer said last, and how to see it again.
