@@ -238,9 +238,11 @@ class ShareStack:
         value = pointer.dereference()
         value.fetch_lazy()
         self.ptr, self.sz = int(value["ptr"]), int(value["sz"])
-        self.align_retptr, self.owner = int(value["align_retptr"]), int(value["owner"])
-        words = gdb.Value(self.align_retptr).cast(gdb.lookup_type("unsigned long").pointer())
-        self.protector = int(words.dereference())
+        self.align_retptr, self.in_place = int(value["align_retptr"]), int(value["in_place"])
+        self.is_destroyed, self.protector = int(value["is_destroyed"]), 0
+        if not self.is_destroyed:
+            words = gdb.Value(self.align_retptr).cast(gdb.lookup_type("unsigned long").pointer())
+            self.protector = int(words.dereference())
 
 
 class Coroutine:
@@ -268,12 +270,14 @@ class Coroutine:
             return "end"
         if self.reg[SP] == self.stack.align_retptr:
             return "init"
-        return "yielded" if self.stack.owner == self.address else "saved"
+        return "yielded" if self.stack.in_place == self.address else "saved"
 
     def find_trouble(self) -> str:
         """Which invariant of aco.c does not hold, if one does not."""
         if self.state not in ("yielded", "saved"):
             return ""
+        if self.stack.is_destroyed:
+            return "its share stack was destroyed"
         in_reg = self.stack.align_retptr - self.reg[SP]
         if not 0 < in_reg <= self.stack.align_retptr - self.stack.ptr:
             return "reg[SP] is not within the share stack"
@@ -397,7 +401,7 @@ class Thread:
         self.add(self.running)
         for co in list(self.coroutines.values()):
             if co.stack is not None:
-                self.add(co.stack.owner)
+                self.add(co.stack.in_place)
 
     def note(self, words: str) -> None:
         self.notes.append(f"thread {self.thread.num}: {words}")
@@ -415,22 +419,20 @@ class Thread:
     def walk(self, newest: int) -> Iterator[int]:
         """The addresses of the list, newest first, as far as its links agree."""
         co_type = gdb.lookup_type("aco_t").pointer()
-        address, before = newest, None
+        address, before = newest, 0
         while address:
             co = gdb.Value(address).cast(co_type)
             try:
-                link, following = co["list_link"], int(co["list_next"])
-                agrees = int(link.dereference()) == address and (
-                    before is None or int(link) == int(before["list_next"].address))
+                agrees, following = int(co["list_prev"]) == before, int(co["list_next"])
             except gdb.MemoryError as error:
                 self.note(f"the list of coroutines breaks off at {address:#x}: {one_line(error)}")
                 return
             if not agrees:
-                self.note(f"the list of coroutines is broken: list_link of {address:#x} is not "
-                          "what points to it")
+                self.note(f"the list of coroutines is broken: list_prev of {address:#x} is not "
+                          "the one before it")
                 return
             yield address
-            address, before = following, co
+            address, before = following, address
 
     def add(self, address: int) -> None:
         """Adds a coroutine, after its main coroutine, unless they are there already."""
@@ -474,9 +476,11 @@ class Listing:
         for co in self.coroutines:
             if key in (co.number, co.address):
                 return co
-        if 0 <= key <= 0xFFFF:
-            fail(f"there is no coroutine {key}: `info aco` lists {len(self.coroutines)}")
-        return self.unlisted(key)
+        try:
+            return self.unlisted(key)
+        except gdb.MemoryError:
+            fail(f"there is no coroutine {words}: `info aco` lists {len(self.coroutines)}, and no "
+                 "memory has that address")
 
     def unlisted(self, address: int) -> Coroutine:
         """One that is known by its address alone; its thread is the one of its main coroutine."""

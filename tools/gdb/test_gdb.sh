@@ -223,7 +223,7 @@ look_and_continue() {
 refuse() {
     WHAT="refusals"
     local source=$TMP/other.c program=$TMP/other
-    printf '#include "aco.h"\naco_t *co;\nint main(void) { return co != NULL; }\n' >"$source"
+    printf '#define ACO_CONFIG_DLOPEN\n#include "aco.h"\naco_t *co;\nint main(void) { return co != NULL; }\n' >"$source"
     DEBUGGEE=("$program")
     must "a program without libaco does not compile" "${FOUND[0]}" -g -I. "$source" -o "$program"
     ask "break main" "run" "info aco"
@@ -233,13 +233,14 @@ refuse() {
     says "info aco" "^aco: no debug information about aco_t: "
     DEBUGGEE=("$SAMPLE")
     ask "info aco" "break main" "run" "info aco" "tbreak stop_here" "continue" \
-        "aco bt" "aco bt 15" "aco bt nonsense" "aco bt 0x12345678"
+        "aco bt" "aco bt 15" "aco bt nonsense" "aco bt 99999" "aco bt 0x12345678"
     says "info aco" "^aco: no process and no core file: start one, or attach, or load one$"
     says "info aco" "^No coroutines.$" 2
     says "aco bt" "^aco: which one\\? "
-    says "aco bt 15" "^aco: there is no coroutine 15: "
+    says "aco bt 15" "^aco: there is no coroutine 15: \`info aco\` lists [0-9]+, and no memory has "
+    says "aco bt 99999" "^aco: there is no coroutine 99999: \`info aco\` lists [0-9]+, and no memory "
     says "aco bt nonsense" '^aco: No symbol "nonsense" in current context.$'
-    says "aco bt 0x12345678" "^aco: Cannot access memory at address 0x[0-9a-f]+$"
+    says "aco bt 0x12345678" "^aco: there is no coroutine 0x12345678: "
     echo "refusals: one line each"
 }
 
@@ -253,8 +254,8 @@ look_at_broken_data() {
         "set var worlds[1].nested->save_stack.sz = 1" \
         "info aco" "aco bt 2" "aco frame 4" "aco bt all" \
         "set var worlds[0].nested->list_next = (aco_t *)0x10" "info aco" \
-        "set var worlds[0].nested->list_link = worlds[0].switcher->list_link" "info aco" \
-        "set var aco_gtls_co = 0x20" "info aco"
+        "set var worlds[0].nested->list_prev = worlds[0].switcher->list_prev" "info aco" \
+        "python gdb.execute(f'set var {name_in_program(\"aco_gtls_co\")} = 0x20')" "info aco"
     row 2 1 saved worker "[0-9]+" "broken: save_stack.valid_sz is [0-9]+, and should be [0-9]+"
     row 4 1 yielded worker - "broken: reg\\[SP\\] is not within the share stack"
     row 3 1 saved switcher "[0-9]+" "\\? Cannot access memory at address 0x0"
@@ -263,7 +264,7 @@ look_at_broken_data() {
     says "aco frame 4" "^aco: 4 has no frames: reg\\[SP\\] is not within the share stack$"
     says "aco bt all" "entry switcher Cannot access memory at address 0x0 aco 4"
     says "info aco" " aco: thread 1: the list of coroutines breaks off at 0x10: Cannot access " 2
-    says "info aco" " aco: thread 1: the list of coroutines is broken: list_link of $HEX is not" 3
+    says "info aco" " aco: thread 1: the list of coroutines is broken: list_prev of $HEX is not" 3
     says "info aco" " aco: thread 1: aco_gtls_co can't be followed: Cannot access memory" 4
     says "info aco" " 2 $HEX main " 4
     echo "broken data: told in a line"
@@ -274,7 +275,7 @@ look_without_list() {
     WHAT="without ACO_CONFIG_LIST"
     DEBUGGEE=("$SAMPLE")
     ask "tbreak stop_here" "run" "info aco" "aco bt 2" "aco bt worlds[0].nested full" \
-        "aco bt worlds[1].nested full" "set var worlds[0].shared->owner = worlds[0].ended" \
+        "aco bt worlds[1].nested full" "set var worlds[0].shared->in_place = worlds[0].ended" \
         "info aco"
     row 1 1 main - - "main at sample.c:[0-9]+"
     row 2 1 running runner "[0-9]+" "stop_here at sample.c:[0-9]+"

@@ -121,7 +121,7 @@ def declarations(code: list[str]) -> Iterator[str]:
         end = r"\}" if re.match(r"(typedef|struct|enum)\b.*\{$", code[start]) else r".*;"
         while at < len(code) and not re.match(end, code[at - 1]):
             at += 1
-        yield re.sub(r"\s+ACO_CONFIGURED\(.*\)", "", "\n".join(code[start:at]))
+        yield re.sub(r"\s+ACO_(CONFIGURED|NOT_FOLLOWED)\(.*\)", "", "\n".join(code[start:at]))
 
 
 def names_of(code: list[str]) -> list[str]:
