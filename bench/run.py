@@ -76,7 +76,7 @@ def install(packages: list[str]) -> None:
     subprocess.run([*root, "apt-get", "update", "-qq"], check=False)
     for package in packages:
         subprocess.run([*root, "apt-get", "install", "-y", "-qq", "--no-install-recommends",
-                        "-o", "DPkg::Lock::Timeout=300", package], check=False)
+                        "--no-remove", "-o", "DPkg::Lock::Timeout=300", package], check=False)
 
 
 # ==== Building ====================================================================================
@@ -410,26 +410,26 @@ def save(store: Path, machine: dict, records: dict) -> None:
     store.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def make_pairs(mode: Mode, peers: list[Peer], only: str, reasons: dict[str, str]) -> list[Pair]:
-    pairs = []
+def choose(mode: Mode, peers: list[Peer], only: str) -> list[tuple[Workload, Peer]]:
+    """What is to be measured."""
+    choice = []
     for workload in WORKLOADS:
         for peer in peers:
             name = f"{peer.source.name}: {peer.title}: {workload.name}"
             if re.search(workload.peers, peer.title) and re.search(only, name) and \
                     (mode is not QUICK or workload.is_quick):
-                pairs.append(Pair(workload, peer, reasons[peer.slug]))
-    return pairs
+                choice.append((workload, peer))
+    return choice
 
 
 def measure(options: argparse.Namespace, mode: Mode, peers: list[Peer], store: Path) -> None:
-    chosen = [peer for peer in peers
-              if any(re.search(options.only, f"{peer.source.name}: {peer.title}: {workload.name}")
-                     for workload in WORKLOADS)]
+    choice = choose(mode, peers, options.only)
+    chosen = [peer for peer in peers if any(peer is other for _, other in choice)]
     _, records = load(store) if options.only or options.resume else ({}, {})
     start = time.monotonic()
     reasons = build_all(chosen)
     built = time.monotonic()
-    pairs = make_pairs(mode, chosen, options.only, reasons)
+    pairs = [Pair(workload, peer, reasons[peer.slug]) for workload, peer in choice]
     if mode is CHECK:
         for pair in pairs:
             pair.count = min(pair.count, CHECK_COUNT)
@@ -462,6 +462,10 @@ def main() -> int:
         print("\n".join(f"  {workload.name}: {workload.arguments}" for workload in WORKLOADS))
         return 0
     mode = QUICK if options.quick else CHECK if options.check else FULL
+    if not options.draw and not choose(mode, peers, options.only):
+        print(f"bench/run.sh: nothing matches --only '{options.only}': --list names peers and "
+              "workloads", file=sys.stderr)
+        return 2
     needed = set(TOOLS).union(*(peer.needs for peer in peers))
     missing = missing_packages(needed)
     if missing and options.install:

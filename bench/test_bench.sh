@@ -81,6 +81,11 @@ END
 must "documents are not quoted to" env PYTHONDONTWRITEBYTECODE=1 "$PYTHON" "$TMP/quote.py" \
     "$CHECKED/measured.jsonl" "$TMP"
 
+# ---- What is not there ---------------------------------------------------------------------------
+
+must_not "nothing to measure passes for success" "nothing matches --only 'nonsense'" \
+    bench/run.sh --check --only nonsense
+
 # ---- Peers that are wrong ------------------------------------------------------------------------
 
 # In a copy of the project, whose only peers are these.

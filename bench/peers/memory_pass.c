@@ -6,7 +6,7 @@
  *
  * kind: memory
  * peer: bare pass over the memory
- * build: $CC -O3 -I. -DACO_CONFIG_SHARE_FPU_MXCSR_ENV $SRC -o $OUT
+ * build: $CC -O3 -I. -DACO_CONFIG_SHARE_FPU_MXCSR_ENV $SRC aco.c acosw.S -o $OUT
  */
 #include "aco.h"
 
