@@ -214,7 +214,7 @@ static inline void demand(int holds, const char *call, const aco_t *co, const ch
     }
 }
 
-void aco_assert_failed(const char *text, const char *file, int line_number, const char *function)
+void aco_i_assert_failed(const char *text, const char *file, int line_number, const char *function)
 {
     line_t line;
     begin(&line, file);
@@ -227,7 +227,7 @@ void aco_assert_failed(const char *text, const char *file, int line_number, cons
 }
 
 /* For the inline functions: what only a running coroutine may call, for itself. */
-void aco_misuse(const char *call, const aco_t *co)
+void aco_i_misuse(const char *call, const aco_t *co)
 {
     demand(co == aco_gtls_co, call, co,
            "the coroutine is NULL, or not the one that runs: pass aco_get_co()");
@@ -318,7 +318,7 @@ static void *try_allocate(size_t sz)
  * 1.x, which lays structs out in another way, refers to the plain one. */
 __thread aco_t *aco_gtls_co;
 #ifdef ACO_CONFIG_LIST
-__thread aco_t *aco_gtls_list;
+__thread aco_t *aco_i_gtls_list;
 #endif
 
 static __thread struct {
@@ -658,7 +658,7 @@ static void tell_started(aco_t *co)
 
 /* To ASan the switch is over before the stack pointer moves: what is in between is no business of
  * its, and a coroutine that starts could not tell it. */
-aco_attr_no_asan void aco_tell_switch(aco_t *from, aco_t *to)
+aco_attr_no_asan void aco_i_tell_switch(aco_t *from, aco_t *to)
 {
     char *sp = (char *)__builtin_frame_address(0);
     if (from->is_end) {
@@ -716,7 +716,7 @@ static void tell_destroyed(aco_t *co)
 }
 
 /* One that starts, perhaps again, gets a new fiber: the old one's calls would never return. */
-void *aco_fiber_of(aco_t *co)
+void *aco_i_fiber_of(aco_t *co)
 {
     if (co->sanitizer_state == NULL || starts(co)) {
         tell_destroyed(co);
@@ -1025,13 +1025,13 @@ static void *this_thread(void)
 #ifdef ACO_CONFIG_LIST
 void aco_i_enter_in_list(aco_t *co)
 {
-    co->list_next = aco_gtls_list;
+    co->list_next = aco_i_gtls_list;
     co->list_prev = NULL;
     co->list_self = co;
     if (co->list_next != NULL) {
         co->list_next->list_prev = co;
     }
-    aco_gtls_list = co;
+    aco_i_gtls_list = co;
 }
 
 /* The newest of a thread that has ended is followed by none, and no variable holds it. */
@@ -1041,8 +1041,8 @@ void aco_i_take_from_list(aco_t *co)
         co->list_self = NULL;
         if (co->list_prev != NULL) {
             co->list_prev->list_next = co->list_next;
-        } else if (aco_gtls_list == co) {
-            aco_gtls_list = co->list_next;
+        } else if (aco_i_gtls_list == co) {
+            aco_i_gtls_list = co->list_next;
         }
         if (co->list_next != NULL) {
             co->list_next->list_prev = co->list_prev;
@@ -1278,7 +1278,7 @@ static const aco_t *root_of(const aco_t *co)
  * For aco_resume() and similar calls, where the caller is not known to be the parent of `co`: at the
  * first resume of a thread, or after one with another main coroutine. Returns the parent.
  */
-aco_t *aco_check_resume(const char *call, const aco_t *co)
+aco_t *aco_i_check_resume(const char *call, const aco_t *co)
 {
     const aco_t *caller = aco_gtls_co;
     demand(co != NULL, call, co, "the coroutine is NULL: pass what aco_create() returned");
@@ -1304,7 +1304,7 @@ static void prepare(aco_t *co)
     const char *call = "aco_resume";
     aco_share_stack_t *s = co->share_stack;
     if (co->is_end || co->main_co == NULL) {
-        aco_check_resume(call, co);
+        aco_i_check_resume(call, co);
     }
     demand(s != NULL && !s->is_destroyed, call, co,
            "its share stack was destroyed: keep that until the coroutine has ended");
@@ -1323,7 +1323,7 @@ static void prepare(aco_t *co)
     }
 }
 
-/* What aco_acquire() does with the frames. `is_short`: as for evict(), and so is the other copy. */
+/* What aco_i_acquire() does with the frames. `is_short`: as for evict(); the other copy is, too. */
 static ALWAYS_INLINE void exchange(aco_share_stack_t *s, aco_t *co, int is_short)
 {
     aco_save_stack_t *save = &co->save_stack;
@@ -1364,7 +1364,7 @@ static __attribute__((cold, noinline)) void exchange_slowly(aco_t *co)
  * restore (from I3 to I2). Where little is to be copied it calls nothing, and so has no registers
  * to keep.
  */
-void aco_acquire(aco_t *co)
+void aco_i_acquire(aco_t *co)
 {
     aco_share_stack_t *s = co->share_stack;
     size_t sz = co->save_stack.valid_sz, owner_sz = 0;
@@ -1389,7 +1389,7 @@ void aco_set_waker(void (*new_waker)(aco_t *co))
     __atomic_store_n(&waker, new_waker, __ATOMIC_RELAXED);
 }
 
-void aco_wake(aco_t *co)
+void aco_i_wake(aco_t *co)
 {
     co->wakes = 0;
     __atomic_load_n(&waker, __ATOMIC_RELAXED)(co);
@@ -1402,7 +1402,7 @@ static void check_yield_to(const aco_t *self, const aco_t *co)
 {
     const char *call = "aco_yield_to";
     if (self == NULL || self->main_co == NULL) {
-        aco_misuse(call, self);
+        aco_i_misuse(call, self);
     }
     demand(co != NULL, call, co, "the coroutine is NULL: pass what aco_create() returned");
     demand(co->main_co == self->main_co, call, co,
@@ -1425,7 +1425,7 @@ static __thread aco_t *ferried;
 UNWATCHED static void run_ferry(void)
 {
     aco_t ferry, *from = &ferry, *co = ferried;
-    aco_acquire(co);
+    aco_i_acquire(co);
     aco_gtls_co = co;
     ACO_TELL_SWITCH(co->main_co, co);
     ACO_SWITCH_UNTOLD(from, co);
@@ -1437,7 +1437,7 @@ UNWATCHED static void run_ferry(void)
  * stack of the caller, which may be the same: so it runs below the frames of the parent, as a
  * coroutine that is made there, and returned for the caller to switch to. It lasts until `co` runs.
  */
-aco_t *aco_ferry(aco_t *co)
+aco_t *aco_i_ferry(aco_t *co)
 {
     aco_t *self = aco_gtls_co;
     check_yield_to(self, co);
@@ -1463,7 +1463,7 @@ aco_t *aco_ferry(aco_t *co)
 
 #ifdef ACO_CONFIG_STRESS
 /* After every yield: nobody's frames stay in place, and what was there is gone. */
-void aco_stress(aco_share_stack_t *share_stack)
+void aco_i_stress(aco_share_stack_t *share_stack)
 {
     if (share_stack == NULL) {
         return; /* acosw() alone came back, and aco_gtls_co was set by hand */

@@ -107,7 +107,7 @@
 #ifdef __APPLE__
 #define ACO_ASM_LOAD_FPU call _aco_load_fpucw_mxcsr
 #else
-#define ACO_ASM_LOAD_FPU call aco_load_fpucw_mxcsr@PLT
+#define ACO_ASM_LOAD_FPU call aco_i_load_fpucw_mxcsr@PLT
 #endif
 
 #define ACO_SWITCH_ASM(from, to)                                                                   \
@@ -139,33 +139,33 @@
 #define ACO_WORD 4
 #define ACO_RETPTR_SZ 4
 
-/* Position-independent code asks aco_get_pc_edx for its address, and calls through the PLT with
+/* Position-independent code asks aco_i_get_pc_edx for its address, and calls through the PLT with
  * ebx loaded. That function is in each object, as one of another library would be called through
  * the PLT; written in bytes it is right in both syntaxes. Link-time optimization may take its label
  * away, for that of another object: so it is in no group of that name, and its size is a number. */
 #ifdef __PIC__
-#define ACO_ASM_HERE call aco_get_pc_edx; 3: leal 1f-3b(ACO_R(edx)), ACO_R(edx)
+#define ACO_ASM_HERE call aco_i_get_pc_edx; 3: leal 1f-3b(ACO_R(edx)), ACO_R(edx)
 #define ACO_ASM_LOAD_FPU                                                                           \
-    call aco_get_pc_edx; 4: leal _GLOBAL_OFFSET_TABLE_+(.-4b)(ACO_R(edx)), ACO_R(ebx);             \
-    call aco_load_fpucw_mxcsr@PLT
+    call aco_i_get_pc_edx; 4: leal _GLOBAL_OFFSET_TABLE_+(.-4b)(ACO_R(edx)), ACO_R(ebx);           \
+    call aco_i_load_fpucw_mxcsr@PLT
 #ifndef __ASSEMBLER__
-__asm__(".ifndef aco_get_pc_edx\n"
-        ".pushsection .text.aco_get_pc_edx, \"ax\", @progbits\n"
-        ".weak aco_get_pc_edx\n"
-        ".hidden aco_get_pc_edx\n"
-        ".type aco_get_pc_edx, @function\n"
-        "aco_get_pc_edx:\n"
+__asm__(".ifndef aco_i_get_pc_edx\n"
+        ".pushsection .text.aco_i_get_pc_edx, \"ax\", @progbits\n"
+        ".weak aco_i_get_pc_edx\n"
+        ".hidden aco_i_get_pc_edx\n"
+        ".type aco_i_get_pc_edx, @function\n"
+        "aco_i_get_pc_edx:\n"
         ".cfi_startproc\n"
         ".byte 0x8b, 0x14, 0x24\n" /* movl (%esp), %edx */
         ".byte 0xc3\n"             /* ret */
         ".cfi_endproc\n"
-        ".size aco_get_pc_edx, 4\n"
+        ".size aco_i_get_pc_edx, 4\n"
         ".popsection\n"
         ".endif\n");
 #endif
 #else
 #define ACO_ASM_HERE leal 1f, ACO_R(edx)
-#define ACO_ASM_LOAD_FPU call aco_load_fpucw_mxcsr
+#define ACO_ASM_LOAD_FPU call aco_i_load_fpucw_mxcsr
 #endif
 
 #define ACO_SWITCH_ASM(from, to)                                                                   \
@@ -202,7 +202,7 @@ __asm__(".ifndef aco_get_pc_edx\n"
  * with it; where there is none, x30 is free anyway. */
 #define ACO_SWITCH_ASM(from, to)                                                                   \
     do {                                                                                           \
-        register aco_t *aco_from __asm__("x0") = from, *aco_to __asm__("x1") = to;                 \
+        register aco_t *aco_i_from __asm__("x0") = from, *aco_i_to __asm__("x1") = to;             \
         ACO_ASM_QUIET                                                                              \
         __asm__ volatile(                                                                          \
             ACO_ASM_KEEP_BASE("mov x3, sp\n\tsub x2, x19, x3\n\tstr w2, ", x0)                     \
@@ -222,7 +222,7 @@ __asm__(".ifndef aco_get_pc_edx\n"
             ACO_ASM_LEFT("brk 0")                                                                  \
             "1:\n\t" ACO_ASM_LAND("hint 36\n\t") /* bti j */                                      \
             ACO_ASM_TAKE_BASE("ldrsw x19, ", x1, "\n\tadd x19, sp, x19\n\t")                       \
-            : "+r"(aco_from), "+r"(aco_to)                                                         \
+            : "+r"(aco_i_from), "+r"(aco_i_to)                                                     \
             :                                                                                      \
             : "memory", "cc", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", \
               "x13", "x14", "x15", "x16", "x17", "x18", "x19", "x20", "x21", "x22", "x23", "x24",  \
@@ -231,7 +231,7 @@ __asm__(".ifndef aco_get_pc_edx\n"
               "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30",         \
               "v31" ACO_CLOBBER_PREDICATES);                                                       \
         ACO_ASM_LOUD                                                                               \
-        to = aco_to;                                                                               \
+        to = aco_i_to;                                                                             \
     } while (0)
 
 /* Keeps FPCR of `from`, and has that of `to` loaded if it differs: it is all control, the flags are
@@ -273,7 +273,7 @@ __asm__(".ifndef aco_get_pc_edx\n"
 /* The jump is by t2: where jumps need landing pads (Zicfilp), one by t2 does not. */
 #define ACO_SWITCH_ASM(from, to)                                                                   \
     do {                                                                                           \
-        register aco_t *aco_from __asm__("a0") = from, *aco_to __asm__("a1") = to;                 \
+        register aco_t *aco_i_from __asm__("a0") = from, *aco_i_to __asm__("a1") = to;             \
         ACO_ASM_QUIET                                                                              \
         __asm__ volatile(                                                                          \
             ACO_ASM_KEEP_BASE("sub a2, s1, sp\n\tsw a2, ", a0)                                     \
@@ -291,7 +291,7 @@ __asm__(".ifndef aco_get_pc_edx\n"
             ACO_ASM_LEFT("ebreak")                                                                 \
             "1:\n\t"                                                                               \
             ACO_ASM_TAKE_BASE("lw s1, ", a1, "\n\tadd s1, s1, sp\n\t")                             \
-            : "+r"(aco_from), "+r"(aco_to)                                                         \
+            : "+r"(aco_i_from), "+r"(aco_i_to)                                                     \
             :                                                                                      \
             : "memory", "ra", "t0", "t1", "t2", "t3", "t4", "t5", "t6", "a2", "a3", "a4", "a5",    \
               "a6", "a7", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11",      \
@@ -299,7 +299,7 @@ __asm__(".ifndef aco_get_pc_edx\n"
               "ft11", "fa0", "fa1", "fa2", "fa3", "fa4", "fa5", "fa6", "fa7", "fs0", "fs1", "fs2", \
               "fs3", "fs4", "fs5", "fs6", "fs7", "fs8", "fs9", "fs10", "fs11" ACO_CLOBBER_VECTOR); \
         ACO_ASM_LOUD                                                                               \
-        to = aco_to;                                                                               \
+        to = aco_i_to;                                                                             \
     } while (0)
 
 /* Keeps the rounding mode of `from`, which is what fcsr has of control, and has that of `to` loaded
@@ -349,9 +349,9 @@ __asm__(".ifndef aco_get_pc_edx\n"
  * align_retptr means that a coroutine has not begun. So it gets something to keep. */
 #define ACO_SWITCH_ASM(from, to)                                                                   \
     do {                                                                                           \
-        uint64_t aco_frame;                                                                        \
-        __asm__ volatile("" : "=m"(aco_frame));                                                    \
-        register aco_t *aco_from __asm__("r0") = from, *aco_to __asm__("r1") = to;                 \
+        uint64_t aco_i_frame;                                                                      \
+        __asm__ volatile("" : "=m"(aco_i_frame));                                                  \
+        register aco_t *aco_i_from __asm__("r0") = from, *aco_i_to __asm__("r1") = to;             \
         ACO_ASM_QUIET                                                                              \
         __asm__ volatile(                                                                          \
             ".syntax unified\n\t" /* gcc says so itself behind an asm, and not before */            \
@@ -370,14 +370,14 @@ __asm__(".ifndef aco_get_pc_edx\n"
             "bx r12\n"                                                                             \
             "1:\n\t"                                                                               \
             ACO_ASM_TAKE_BASE("ldr r6, ", r1, "\n\tadd r6, r6, sp\n\t")                            \
-            : "+r"(aco_from), "+r"(aco_to)                                                         \
+            : "+r"(aco_i_from), "+r"(aco_i_to)                                                     \
             :                                                                                      \
             : "memory", "cc", "r2", "r3", "r4", "r5", "r6", "r8", "r9", "r10",                     \
               ACO_CLOBBER_OTHER_BP, "r12", "lr", "d0", "d1", "d2", "d3", "d4", "d5", "d6", "d7",   \
               "d8", "d9", "d10", "d11", "d12", "d13", "d14", "d15", "d16", "d17", "d18", "d19",    \
               "d20", "d21", "d22", "d23", "d24", "d25", "d26", "d27", "d28", "d29", "d30", "d31"); \
         ACO_ASM_LOUD                                                                               \
-        to = aco_to;                                                                               \
+        to = aco_i_to;                                                                             \
     } while (0)
 
 /* Keeps FPSCR of `from`, and has the control bits of `to` loaded if they differ: bits 8-26, while
@@ -748,7 +748,7 @@ struct aco_s {
 /* The running coroutine of this thread; see aco_get_co(). */
 extern __thread aco_t *aco_gtls_co ACO_CONFIGURED("aco_gtls_co");
 #ifdef ACO_CONFIG_LIST
-extern __thread aco_t *aco_gtls_list; /* the newest coroutine of this thread */
+extern __thread aco_t *aco_i_gtls_list; /* the newest coroutine of this thread */
 
 /* For optional parts: lists `co` as the newest of this thread, or no longer. */
 void aco_i_enter_in_list(aco_t *co);
@@ -958,8 +958,8 @@ int aco_on_own_stack(const void *ptr) ACO_NOT_FOLLOWED(1);
 #define aco_assertalloc_ptr(ptr) ACO_ASSERT((ptr) != NULL, "out of memory: " #ptr " is NULL")
 
 #define ACO_ASSERT(EX, text)                                                                       \
-    (aco_likely(EX) ? (void)0 : aco_assert_failed(text, __FILE__, __LINE__, __func__))
-ACO_NORETURN void aco_assert_failed(const char *text, const char *file, int line,
+    (aco_likely(EX) ? (void)0 : aco_i_assert_failed(text, __FILE__, __LINE__, __func__))
+ACO_NORETURN void aco_i_assert_failed(const char *text, const char *file, int line,
                                     const char *function);
 
 /*
@@ -1023,38 +1023,38 @@ ACO_NORETURN void aco_funcp_protector(void);
 #else
 #define ACO_ASSUME_RUNNING(co)                                                                     \
     do {                                                                                           \
-        uintptr_t aco_address = (uintptr_t)(co);                                                   \
-        ACO_LAUNDER(aco_address);                                                                  \
-        const aco_t *aco_running = aco_gtls_co;                                                    \
-        (co) = (aco_t *)aco_address;                                                               \
-        if (aco_running != (co)) {                                                                 \
+        uintptr_t aco_i_address = (uintptr_t)(co);                                                 \
+        ACO_LAUNDER(aco_i_address);                                                                \
+        const aco_t *aco_i_running = aco_gtls_co;                                                  \
+        (co) = (aco_t *)aco_i_address;                                                             \
+        if (aco_i_running != (co)) {                                                               \
             __builtin_unreachable();                                                               \
         }                                                                                          \
     } while (0)
 #endif
 
 /* The cold paths. */
-__attribute__((cold)) aco_t *aco_check_resume(const char *call, const aco_t *co);
-void aco_acquire(aco_t *co);
-aco_t *aco_ferry(aco_t *co);
-void aco_wake(aco_t *co);
-ACO_NORETURN __attribute__((cold)) void aco_misuse(const char *call, const aco_t *co);
+__attribute__((cold)) aco_t *aco_i_check_resume(const char *call, const aco_t *co);
+void aco_i_acquire(aco_t *co);
+aco_t *aco_i_ferry(aco_t *co);
+void aco_i_wake(aco_t *co);
+ACO_NORETURN __attribute__((cold)) void aco_i_misuse(const char *call, const aco_t *co);
 
 /* What several of the inline functions have in common. */
-void aco_continue(const char *call, aco_t *co);
-void aco_suspend(const char *call, aco_t *co);
-ACO_NORETURN void aco_end(const char *call, aco_t *co);
-aco_t *aco_check_running(const char *call, aco_t *co);
+void aco_i_continue(const char *call, aco_t *co);
+void aco_i_suspend(const char *call, aco_t *co);
+ACO_NORETURN void aco_i_end(const char *call, aco_t *co);
+aco_t *aco_i_check_running(const char *call, aco_t *co);
 
 /* What a sanitizer must know before a switch. TSan counts calls and returns per coroutine: it is
  * told by the function that switches itself. */
 #if defined(ACO_USE_ASAN)
-void aco_tell_switch(aco_t *from, aco_t *to);
-#define ACO_TELL_SWITCH(from, to) aco_tell_switch(from, to)
+void aco_i_tell_switch(aco_t *from, aco_t *to);
+#define ACO_TELL_SWITCH(from, to) aco_i_tell_switch(from, to)
 #elif defined(ACO_USE_TSAN)
 void __tsan_switch_to_fiber(void *fiber, unsigned flags);
-void *aco_fiber_of(aco_t *co);
-#define ACO_TELL_SWITCH(from, to) __tsan_switch_to_fiber(aco_fiber_of(to), 0)
+void *aco_i_fiber_of(aco_t *co);
+#define ACO_TELL_SWITCH(from, to) __tsan_switch_to_fiber(aco_i_fiber_of(to), 0)
 #else
 #define ACO_TELL_SWITCH(from, to) ((void)0)
 #endif
@@ -1077,9 +1077,9 @@ void *aco_fiber_of(aco_t *co);
     } while (0)
 
 #ifdef ACO_CONFIG_STRESS
-void aco_stress(aco_share_stack_t *share_stack);
+void aco_i_stress(aco_share_stack_t *share_stack);
 #else
-#define aco_stress(share_stack) ((void)0)
+#define aco_i_stress(share_stack) ((void)0)
 #endif
 
 /* aco_thread_init() for a caller whose header is of `version`. */
@@ -1108,7 +1108,7 @@ ACO_INLINE void *aco_get_arg(void)
 {
     const aco_t *co = aco_gtls_co;
     if (aco_unlikely(co == NULL)) {
-        aco_misuse("aco_get_arg", co);
+        aco_i_misuse("aco_get_arg", co);
     }
     return co->arg;
 }
@@ -1122,49 +1122,49 @@ ACO_INLINE int aco_is_main_co(const aco_t *co)
 }
 
 /* What aco_resume() and similar calls do in the name of `call`. */
-ACO_INLINE void aco_continue(const char *call, aco_t *co)
+ACO_INLINE void aco_i_continue(const char *call, aco_t *co)
 {
     aco_t *caller = aco_gtls_co, *main_co = caller;
     ACO_LAUNDER(co);
     ACO_LAUNDER(main_co);
     if (aco_unlikely(co == NULL || co->main_co != caller)) {
-        main_co = aco_check_resume(call, co);
+        main_co = aco_i_check_resume(call, co);
     }
     if (aco_unlikely(!co->is_owner)) {
-        aco_acquire(co);
+        aco_i_acquire(co);
         main_co = co->main_co; /* not kept across the call */
     }
     aco_gtls_co = co;
     ACO_SWITCH(main_co, co);
-    aco_stress(aco_gtls_co->share_stack); /* of the one that yielded, which may be another than `co` */
+    aco_i_stress(aco_gtls_co->share_stack); /* of the one that yielded, perhaps not `co` */
     aco_gtls_co = main_co;
 }
 
-ACO_INLINE void aco_resume(aco_t *co) { aco_continue("aco_resume", co); }
+ACO_INLINE void aco_resume(aco_t *co) { aco_i_continue("aco_resume", co); }
 
 /* What aco_yield() and similar calls do in the name of `call`, with `co` that runs. */
-ACO_INLINE void aco_suspend(const char *call, aco_t *co)
+ACO_INLINE void aco_i_suspend(const char *call, aco_t *co)
 {
     if (aco_unlikely(co == NULL)) {
-        aco_misuse(call, co);
+        aco_i_misuse(call, co);
     }
     aco_t *main_co = co->main_co;
     ACO_LAUNDER(main_co); /* not `co`: after an arrival, compilers know that it isn't NULL */
     if (aco_unlikely(main_co == NULL)) {
-        aco_misuse(call, co);
+        aco_i_misuse(call, co);
     }
     ACO_SWITCH(co, main_co);
     ACO_ASSUME_RUNNING(co);
     if (aco_unlikely(co->wakes)) {
-        aco_wake(co);
+        aco_i_wake(co);
     }
 }
 
-ACO_INLINE ACO_NORETURN void aco_end(const char *call, aco_t *co)
+ACO_INLINE ACO_NORETURN void aco_i_end(const char *call, aco_t *co)
 {
     ACO_LAUNDER(co);
     if (aco_unlikely(co == NULL || co->main_co == NULL)) {
-        aco_misuse(call, co);
+        aco_i_misuse(call, co);
     }
     co->is_end = 1;
     co->is_owner = 0;
@@ -1174,18 +1174,18 @@ ACO_INLINE ACO_NORETURN void aco_end(const char *call, aco_t *co)
     __builtin_unreachable();
 }
 
-ACO_INLINE aco_t *aco_check_running(const char *call, aco_t *co)
+ACO_INLINE aco_t *aco_i_check_running(const char *call, aco_t *co)
 {
     if (aco_unlikely(co != aco_gtls_co)) {
-        aco_misuse(call, co);
+        aco_i_misuse(call, co);
     }
     return co;
 }
 
-ACO_INLINE void aco_yield(void) { aco_suspend("aco_yield", aco_gtls_co); }
+ACO_INLINE void aco_yield(void) { aco_i_suspend("aco_yield", aco_gtls_co); }
 ACO_INLINE void aco_yield1(aco_t *co)
 {
-    aco_suspend("aco_yield1", aco_check_running("aco_yield1", co));
+    aco_i_suspend("aco_yield1", aco_i_check_running("aco_yield1", co));
 }
 
 ACO_INLINE void aco_yield_to(aco_t *co)
@@ -1195,7 +1195,7 @@ ACO_INLINE void aco_yield_to(aco_t *co)
     /* A main coroutine owns nothing, so the others need no look at what the caller is. */
     if (aco_unlikely(self == NULL || co == NULL || co->main_co != self->main_co ||
                      !co->is_owner)) {
-        co = aco_ferry(co);
+        co = aco_i_ferry(co);
         ACO_SWITCH(self, co);
     } else {
         aco_gtls_co = co;
@@ -1203,14 +1203,14 @@ ACO_INLINE void aco_yield_to(aco_t *co)
     }
     ACO_ASSUME_RUNNING(self);
     if (aco_unlikely(self->wakes)) {
-        aco_wake(self);
+        aco_i_wake(self);
     }
 }
 
-ACO_INLINE ACO_NORETURN void aco_exit(void) { aco_end("aco_exit", aco_gtls_co); }
+ACO_INLINE ACO_NORETURN void aco_exit(void) { aco_i_end("aco_exit", aco_gtls_co); }
 ACO_INLINE ACO_NORETURN void aco_exit1(aco_t *co)
 {
-    aco_end("aco_exit1", aco_check_running("aco_exit1", co));
+    aco_i_end("aco_exit1", aco_i_check_running("aco_exit1", co));
 }
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The switch as a function, and what else has no C. One block per processor, in the order of
- * aco.h: acosw, aco_load_fpucw_mxcsr, aco_save_fpucw_mxcsr, aco_funcp_protector_asm. Compile with
+ * aco.h: acosw, aco_i_load_fpucw_mxcsr, aco_save_fpucw_mxcsr, aco_funcp_protector_asm. Compile with
  * the same ACO_CONFIG_SHARE_FPU_MXCSR_ENV as the rest. aco.h says what reg[] holds (the words are
  * its first member) and what goes for the inline switch; this file relies on that, on the C ABI,
  * and on nothing else.
@@ -143,13 +143,13 @@ LOCAL(continued):
 END(acosw)
 
 /* Not callable from C.  rsi: to.  Changes rax, rbx, rdx. */
-FUNCTION(aco_load_fpucw_mxcsr)
+FUNCTION(aco_i_load_fpucw_mxcsr)
 LOCAL(load_control_words):
     .cfi_startproc
     ACO_ASM_LAND(endbr64)
     LOAD_CONTROL_WORDS(rsi)
     ret
-END(aco_load_fpucw_mxcsr)
+END(aco_i_load_fpucw_mxcsr)
 
 /* void aco_save_fpucw_mxcsr(void *p)  rdi: p */
 FUNCTION(aco_save_fpucw_mxcsr)
@@ -227,7 +227,7 @@ END(acosw)
 
 /* Not callable from C.  ecx: to.  Changes ebx, edx; eax stays, as acosw's call-frame information
  * refers to it. */
-FUNCTION(aco_load_fpucw_mxcsr)
+FUNCTION(aco_i_load_fpucw_mxcsr)
 LOCAL(load_control_words):
     .cfi_startproc
     ACO_ASM_LAND(endbr32)
@@ -235,7 +235,7 @@ LOCAL(load_control_words):
     LOAD_CONTROL_WORDS(ecx)
     POP(%eax)
     ret
-END(aco_load_fpucw_mxcsr)
+END(aco_i_load_fpucw_mxcsr)
 
 /* void aco_save_fpucw_mxcsr(void *p)  4(%esp): p */
 FUNCTION(aco_save_fpucw_mxcsr)

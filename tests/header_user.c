@@ -69,7 +69,7 @@ void use_memory(void *memory, size_t sz, aco_t *main_co, aco_share_stack_t *stac
         aco_create_in(memory, sz, main_co, two[sz % 2], aco_funcp_protector_asm, my.name),
     };
     cos[sz % 2]->wakes = 1;
-    aco_wake(cos[sz % 2]);
+    aco_i_wake(cos[sz % 2]);
     free(my.name);
 }
 

@@ -21,8 +21,8 @@ static const char *const names[] = {
     "aco_destroy",               "aco_set_allocator",         "aco_get_co",
     "aco_co",                    "aco_get_arg",               "aco_is_main_co",
     "aco_status",                "acosw",                     "aco_set_waker",
-    "aco_wake",                  "aco_save_fpucw_mxcsr",      "aco_funcp_protector",
-    "aco_funcp_protector_asm",   "aco_assert_failed",         "aco_on_own_stack",
+    "aco_i_wake",                "aco_save_fpucw_mxcsr",      "aco_funcp_protector",
+    "aco_funcp_protector_asm",   "aco_i_assert_failed",       "aco_on_own_stack",
 };
 
 static void *library;

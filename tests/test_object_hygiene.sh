@@ -23,7 +23,7 @@ build() {
 
 check_symbols() {
     local width=$1 name names=(acosw aco_save_fpucw_mxcsr aco_funcp_protector_asm)
-    [[ $width != -m* ]] || names+=(aco_load_fpucw_mxcsr)
+    [[ $width != -m* ]] || names+=(aco_i_load_fpucw_mxcsr)
     readelf -sW "$TMP/acosw.o" |
         awk '$1 ~ /^[0-9]+:$/ && $7 ~ /^[0-9]+$/ && $4 != "SECTION" && $8 !~ /^(\$|\.L|$)/ {
                  print $4, $3, $8
@@ -89,7 +89,7 @@ check_branch_tracking() {
     if grep -q SHSTK "$TMP/notes"; then
         fail "$width: acosw.o claims a shadow stack"
     fi
-    for name in acosw aco_load_fpucw_mxcsr aco_save_fpucw_mxcsr aco_funcp_protector_asm; do
+    for name in acosw aco_i_load_fpucw_mxcsr aco_save_fpucw_mxcsr aco_funcp_protector_asm; do
         [ "$(first_instruction "$name")" = "$pad" ] ||
             fail "$width: $name does not start with $pad"
     done

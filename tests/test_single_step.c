@@ -157,7 +157,7 @@ static void step_there_and_back(pair_t *pair, way_t way, way_t back)
     }
     if (way == by_hand) {
         if (!co->is_owner) {
-            aco_acquire(co);
+            aco_i_acquire(co);
         }
         aco_gtls_co = co;
         step_across(pair, &pair->mains, &pair->its, way, main_co, co);
@@ -281,7 +281,7 @@ static void start_of_couple(couple_t *couple, size_t i, step_side_t *side, aco_t
                             aco_share_stack_t *stack)
 {
     couple->cos[i] = aco_create(main_co, stack, 0, steps_to_the_other, couple);
-    aco_acquire(couple->cos[i]);
+    aco_i_acquire(couple->cos[i]);
     side->low = (char *)stack->ptr;
     side->sp = (char *)stack->align_retptr;
     side->entry = (const void *)(uintptr_t)steps_to_the_other;

@@ -86,8 +86,8 @@ static const int kept[CT_KEPT] = {4, 5, 6, 7, 8, 9, 10, 11};
 
 /* Not for C to call. The first is there only on x86, the second only in position-independent code
  * for i386. */
-extern void aco_load_fpucw_mxcsr(void) __attribute__((weak));
-extern void aco_get_pc_edx(void) __attribute__((weak, visibility("hidden")));
+extern void aco_i_load_fpucw_mxcsr(void) __attribute__((weak));
+extern void aco_i_get_pc_edx(void) __attribute__((weak, visibility("hidden")));
 
 /* ==== A coroutine and its main coroutine ====================================================== */
 
@@ -190,8 +190,8 @@ typedef struct {
 
 static const place_t places[] = {
     PLACE(acosw, EITHER, 0),
-    PLACE(aco_load_fpucw_mxcsr, EITHER, 0),
-    PLACE(aco_get_pc_edx, EITHER, 0),
+    PLACE(aco_i_load_fpucw_mxcsr, EITHER, 0),
+    PLACE(aco_i_get_pc_edx, EITHER, 0),
     PLACE(no_inline_resume, EITHER, 0),
     PLACE(no_inline_yield, EITHER, 0),
     PLACE(no_inline_exit, EITHER, 0),
@@ -649,7 +649,7 @@ static void backtraces_are_right_at_every_instruction_of_a_switch(void **state)
         assert_true(ct_steps_in(yields) != 0);
         assert_true(ct_steps_in(exits) != 0);
 #if defined(HAVE_TRAP_FLAG) && !defined(ACO_CONFIG_SHARE_FPU_MXCSR_ENV)
-        assert_true(ct_steps_in(aco_load_fpucw_mxcsr) != 0);
+        assert_true(ct_steps_in(aco_i_load_fpucw_mxcsr) != 0);
 #endif
     }
 }

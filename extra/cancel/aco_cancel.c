@@ -210,7 +210,7 @@ int aco_cancel(aco_t *co)
     if (co->is_end) {
         return 1;
     }
-    aco_check_resume("aco_cancel", co);
+    aco_i_check_resume("aco_cancel", co);
     if (aco_status(co) == ACO_STATUS_INIT) {
         co->reg[ACO_REG_IDX_RETADDR] = (void *)(uintptr_t)aco_exit;
     } else if (co->wakes != UNWINDS) {

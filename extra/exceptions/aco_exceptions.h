@@ -57,11 +57,11 @@ void aco_exceptions_return(const aco_exceptions_t *mine);
 ACO_EXCEPTIONS_INLINE void aco_exceptions_resume(aco_t *co)
 {
     if (aco_unlikely(co == NULL || co->main_co == NULL || co->is_end)) {
-        aco_check_resume("aco_exceptions_resume", co);
+        aco_i_check_resume("aco_exceptions_resume", co);
     }
     aco_exceptions_t mine;
     aco_exceptions_leave(&mine);
-    aco_continue("aco_exceptions_resume", co);
+    aco_i_continue("aco_exceptions_resume", co);
     aco_exceptions_enter(&mine); /* no cleanup: a resume always returns */
 }
 
@@ -69,7 +69,7 @@ ACO_EXCEPTIONS_INLINE void aco_exceptions_yield(void)
 {
     ACO_EXCEPTIONS_KEPT mine;
     aco_exceptions_leave(&mine);
-    aco_suspend("aco_exceptions_yield", aco_gtls_co);
+    aco_i_suspend("aco_exceptions_yield", aco_gtls_co);
 }
 
 #ifdef __cplusplus

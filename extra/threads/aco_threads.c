@@ -57,7 +57,7 @@ void aco_attach(aco_t *co, aco_t *main_co)
 
 void aco_movable_yield(void)
 {
-    aco_suspend("aco_movable_yield", aco_gtls_co);
+    aco_i_suspend("aco_movable_yield", aco_gtls_co);
 }
 
 aco_t *aco_movable_co(void)

@@ -86,7 +86,7 @@ static void *make_step(void *arg)
 static int is_listed_if(int is_expected, const aco_t *co)
 {
 #ifdef ACO_CONFIG_LIST
-    const aco_t *listed = aco_gtls_list;
+    const aco_t *listed = aco_i_gtls_list;
     while (listed != NULL && listed != co) {
         listed = listed->list_next;
     }
@@ -298,7 +298,7 @@ static void threads_pass_them_around(void **state)
 /* Whether the list of this thread has just these, newest first, and each of its links is right. */
 static int lists(aco_t *const *cos, size_t ct)
 {
-    const aco_t *before = NULL, *co = aco_gtls_list;
+    const aco_t *before = NULL, *co = aco_i_gtls_list;
     for (size_t i = 0; i < ct; i++) {
         if (co != cos[i] || co->list_prev != before || co->list_self != co) {
             return 0;

@@ -5,4 +5,4 @@
 #define ACO_VALUE_INLINE
 #include "aco_value.h"
 
-__thread aco_letter_t aco_gtls_letter;
+__thread aco_letter_t aco_i_gtls_letter;

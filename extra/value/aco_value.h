@@ -59,23 +59,23 @@ typedef struct {
     const aco_t *from, *to;
     void *value;
 } aco_letter_t;
-extern __thread aco_letter_t aco_gtls_letter;
+extern __thread aco_letter_t aco_i_gtls_letter;
 
-void aco_send(const aco_t *from, const aco_t *to, void *value);
-void *aco_receive(const aco_t *co);
+void aco_i_send(const aco_t *from, const aco_t *to, void *value);
+void *aco_i_receive(const aco_t *co);
 
-ACO_VALUE_INLINE void aco_send(const aco_t *from, const aco_t *to, void *value)
+ACO_VALUE_INLINE void aco_i_send(const aco_t *from, const aco_t *to, void *value)
 {
-    aco_gtls_letter.from = from;
-    aco_gtls_letter.to = to;
-    aco_gtls_letter.value = value;
+    aco_i_gtls_letter.from = from;
+    aco_i_gtls_letter.to = to;
+    aco_i_gtls_letter.value = value;
 }
 
 /* What was sent to `co`; then nothing is under way. */
-ACO_VALUE_INLINE void *aco_receive(const aco_t *co)
+ACO_VALUE_INLINE void *aco_i_receive(const aco_t *co)
 {
-    void *value = aco_gtls_letter.to == co ? aco_gtls_letter.value : ACO_NULL;
-    aco_gtls_letter.to = ACO_NULL;
+    void *value = aco_i_gtls_letter.to == co ? aco_i_gtls_letter.value : ACO_NULL;
+    aco_i_gtls_letter.to = ACO_NULL;
     return value;
 }
 
@@ -84,31 +84,31 @@ ACO_VALUE_INLINE void *aco_resume_value(aco_t *co, void *value)
     const char *call = "aco_resume_value";
     ACO_LAUNDER(co);
     if (aco_unlikely(co == ACO_NULL || co->main_co == ACO_NULL || co->is_end)) {
-        aco_check_resume(call, co);
+        aco_i_check_resume(call, co);
     }
     aco_t *parent = co->main_co;
-    aco_send(parent, co, value);
-    aco_continue(call, co);
-    return aco_receive(parent);
+    aco_i_send(parent, co, value);
+    aco_i_continue(call, co);
+    return aco_i_receive(parent);
 }
 
 ACO_VALUE_INLINE void *aco_yield_value(void *value)
 {
     aco_t *co = aco_gtls_co;
-    aco_send(co, co != ACO_NULL ? co->main_co : ACO_NULL, value);
-    aco_suspend("aco_yield_value", co);
-    return aco_receive(co);
+    aco_i_send(co, co != ACO_NULL ? co->main_co : ACO_NULL, value);
+    aco_i_suspend("aco_yield_value", co);
+    return aco_i_receive(co);
 }
 
 ACO_VALUE_INLINE void *aco_first_value(void)
 {
     aco_t *co = aco_gtls_co;
     if (aco_unlikely(co == ACO_NULL || co->main_co == ACO_NULL)) {
-        aco_misuse("aco_first_value", co);
+        aco_i_misuse("aco_first_value", co);
     }
     /* One of another sender was meant for a former coroutine at the address of `co`. */
-    const aco_t *from = aco_gtls_letter.from;
-    void *value = aco_receive(co);
+    const aco_t *from = aco_i_gtls_letter.from;
+    void *value = aco_i_receive(co);
     return from == co->main_co ? value : ACO_NULL;
 }
 

@@ -380,7 +380,7 @@ class Thread:
     """A thread, what runs on it, and the addresses of the coroutines that it lists."""
 
     def __init__(self, thread: gdb.InferiorThread, running: str, newest: Optional[str]) -> None:
-        """The names are those of aco_gtls_co and aco_gtls_list; None if it is not there."""
+        """The names are those of aco_gtls_co and aco_i_gtls_list; None if it is not there."""
         self.thread = thread
         self.notes: list[str] = []
         self.coroutines: dict[int, Coroutine] = {}  # oldest first
@@ -455,7 +455,7 @@ class Listing:
             gdb.lookup_type("aco_t")
         except gdb.error:
             fail("no debug information about aco_t: compile aco.c or the program with -g")
-        running, newest = name_in_program("aco_gtls_co"), name_in_program("aco_gtls_list")
+        running, newest = name_in_program("aco_gtls_co"), name_in_program("aco_i_gtls_list")
         if running is None:
             fail("no variable aco_gtls_co: the program has no libaco in it, or no symbols")
         self.has_list = newest is not None

@@ -107,7 +107,7 @@ has_outline() {
 
 # The backtrace of one in nest(), whose tag is given, and with it every value.
 check_nest() {
-    local command=$1 tag=$2 title=$3 depth outline=" aco_suspend aco_yield yield"
+    local command=$1 tag=$2 title=$3 depth outline=" aco_i_suspend aco_yield yield"
     for depth in 0 1 2; do
         outline+=" nest $((tag * 100 + depth))"
         outline+=" \"depth $depth of $tag\" \"depth $((depth + 1)) of $tag\""
@@ -156,18 +156,18 @@ check_selection() {
     says "show backtrace past-main" "is off"
     says "bt" "^$OWN_FRAMES"
     says "thread" "^\\[Current thread is 1 "
-    says "aco frame 4" "^#2 .* aco_suspend "
+    says "aco frame 4" "^#2 .* aco_i_suspend "
     says "up 2" "^#4 (.* in )?yield \\(\\) "
     says "up 3" "^#7 .* in nest \\("
     ((!HAS_LOCALS)) || says "info locals" "^local = 302 text = \"depth 2 of 3\""
-    says "bt" "^#2 .* aco_suspend .* #3 .* #8 .* nest .* #9 .* worker \\(\\) at [^#]*$" 2
+    says "bt" "^#2 .* aco_i_suspend .* #3 .* #8 .* nest .* #9 .* worker \\(\\) at [^#]*$" 2
     [[ $(words_of "info aco" 2) == "$(words_of "info aco")" ]] || wrong "info aco differs"
     [[ $(words_of "aco bt 7" 2) == "$(words_of "aco bt 7")" ]] || wrong "aco bt 7 differs"
     says "frame" "^#7 .* in nest \\("
     says "bt" "^$OWN_FRAMES" 3
     says "aco frame 9" "^aco: the frames of 9 are saved out, not in place: use .aco bt 9 full.$"
     says "aco frame 6" "^aco: 6 has no frames$"
-    says "bt" "^#[0-9]+ .* aco_suspend .* worker \\(\\) at [^#]*$" 4
+    says "bt" "^#[0-9]+ .* aco_i_suspend .* worker \\(\\) at [^#]*$" 4
     says "frame" "^#1 (.* in )?runner \\(\\)" 2
 }
 
@@ -205,7 +205,7 @@ look_and_continue() {
     check_nest "aco bt 2 full" 1 "aco 2, $HEX: thread 1, saved"
     check_switcher "aco bt 3 full" 2 "aco 3, $HEX: thread 1, saved"
     says "bt" "^#0 main \\(\\) at [^#]*$"
-    says "bt" "^#1 .* in aco_suspend .* worker \\(\\) at [^#]*$" 2
+    says "bt" "^#1 .* in aco_i_suspend .* worker \\(\\) at [^#]*$" 2
     says "info aco" "^aco: no process and no core file: " 2
     says "show backtrace past-main" "is off"
     WHAT="a process that goes on"
@@ -322,7 +322,7 @@ look_through_stub() {
     says "${commands[2]}" "saved, entry switcher #0 .* acosw .* switch_by_function .* switcher "
     says "info aco" "aco: thread 1: its thread-local variables can't be read: "
     says "up 2" "^#3 (.* in )?yield \\(\\) "
-    says "bt" "^#1 .* aco_suspend .* nest .* worker \\(\\) at [^#]*$"
+    says "bt" "^#1 .* aco_i_suspend .* nest .* worker \\(\\) at [^#]*$"
     echo "$PROCESSOR: frames of coroutines seen under an emulator"
     GDB=(gdb)
 }

@@ -5,7 +5,7 @@ Proves from the bytes of acosw.o that a switch keeps what the ABI says it must; 
 the argument, the running model and the names of the constraints. For each object, every pair of
 switches in it is proved to make a round trip: acosw(), and what lies between two labels
 inline_NAME_begin and inline_NAME_end, if there are any; the size of a symbol offset_of_base tells
-where these may save one more word. So are what an entry function returns to, aco_ferry() if it
+where these may save one more word. So are what an entry function returns to, aco_i_ferry() if it
 is there, and landing pads if the object claims to have them. With --mutants, every byte of acosw.S
 that the proof has executed is changed, and the changed object must be rejected.
 
@@ -421,12 +421,12 @@ class Proof:
     # -- The ferry
 
     def make_ferry(self) -> None:
-        """aco_ferry(co), as the compiler emits it: what it returns is as one in init, with the
+        """aco_i_ferry(co), as the compiler emits it: what it returns is as one in init, with the
         parent's control words, and lies below the frames of the parent."""
-        if "aco_ferry" not in self.image.symbols:
+        if "aco_i_ferry" not in self.image.symbols:
             return
         cpu = self.processor
-        call = self.start(self.image.symbols["aco_ferry"], "stack",
+        call = self.start(self.image.symbols["aco_i_ferry"], "stack",
                           {cpu.from_reg: self.symbol("co")})
         sizes, word = self.image.sizes, cpu.word
         (running,) = (name for name in sizes if re.match(r"aco_gtls_co_\w+", name))
@@ -439,9 +439,9 @@ class Proof:
                    *(self.fields_of(name) for name in ("self", "co"))]
         machine = self.image.machine(regions, self.symbol("stack.caller"))
         machine.aligned = self.symbol("ferry")
-        machine.never_return = [self.image.address(name) for name in ("aco_misuse", "aco_i_fail")]
+        machine.never_return = [self.image.address(name) for name in ("aco_i_misuse", "aco_i_fail")]
         for back in self.run(machine, call):
-            function = Site("aco_ferry", call.pc, keeps=cpu.callee_saved)
+            function = Site("aco_i_ferry", call.pc, keeps=cpu.callee_saved)
             self.claim_return(function, call, call, back)
             self.claim_ferry(back)
             for name, wanted in ((running, "parent"), ("ferried", "co")):

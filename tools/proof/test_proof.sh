@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # acosw() keeps what docs/proof.md says, proved from its bytes for x86-64, i386 and arm64, with own
-# and with shared control words; so do the inline switch and aco_ferry() as the compilers at hand
+# and with shared control words; so do the inline switch and aco_i_ferry() as the compilers at hand
 # emit them, and what an entry function returns to. The proof fails where it must: for every byte of
 # acosw.S that it executes, and for faults put into the sources. By hand, --all-mutants changes
 # each bit instead of two bits of each byte, which takes some minutes; here only the shortest builds
@@ -179,7 +179,7 @@ check_inline_faults_-fno-pic() {
 
 # reject_ferry WHAT REASON EDIT: aco.c with the edit.
 reject_ferry() {
-    sed "/^aco_t \*aco_ferry(/,/^}/{$3}" aco.c >"$TMP/fault.c"
+    sed "/^aco_t \*aco_i_ferry(/,/^}/{$3}" aco.c >"$TMP/fault.c"
     ! cmp -s aco.c "$TMP/fault.c" || fail "ferry: $1: the edit finds nothing"
     compile_library "$1" "$TMP/fault.c" -fno-pic
     link_inline "$1" "$TMP/labelled.s"
@@ -197,7 +197,7 @@ check_ferry_faults() {
     reject_ferry "SP of another" "F: the ferry has its return" \
         's/\(IDX_SP. = return_address\)/\1 - 1/'
     reject_ferry "control words of none" "C2: not all of the 4 bytes at ferry" '/IDX_FPU/d'
-    reject_ferry "another function" "F: the ferry starts in" 's/)run_ferry/)aco_ferry/'
+    reject_ferry "another function" "F: the ferry starts in" 's/)run_ferry/)aco_i_ferry/'
     reject_ferry "frame pointer of the parent" "F: the ferry has no frame" \
         's/\(IDX_BP. = \)NULL/\1parent->reg[ACO_REG_IDX_BP]/'
     reject_ferry "self told for the parent" "F: parent is told" \
@@ -274,7 +274,7 @@ check_x86_protector_faults() {
         "s/sub[lq] \$16, $sp/mov $scratch, ${sp/s/b}\n&/"
 
     preprocess "$PROTECTION"
-    for name in acosw aco_load_fpucw_mxcsr aco_save_fpucw_mxcsr aco_funcp_protector_asm; do
+    for name in acosw aco_i_load_fpucw_mxcsr aco_save_fpucw_mxcsr aco_funcp_protector_asm; do
         reject "$name without landing pad" "X7: $name has" "/^ *$name:/,/endbr/s/endbr.*//"
     done
     reject "resumed without landing pad" "X7: .from. has" '/Lcontinued:/,/endbr/s/endbr.*//'
