@@ -37,7 +37,7 @@ or output/NAME..{arm64|riscv64|arm|thumb}.no_valgrind.{standaloneFPUenv|shareFPU
 shopt -s nullglob
 # Optional parts, each in a folder of its own.
 EXTRA=(extra/*/aco_*.c)
-TESTS=(tests/test_*.c extra/*/test_*.c)
+TESTS=(tests/test_*.c extra/*/tests/test_*.c)
 # Other processors: name|emulator|where it finds libraries|options for clang|Debian's packages.
 # lld 14 can't link for riscv64.
 readonly FOREIGN=(

@@ -108,7 +108,7 @@ list_tests() {
     local path name
     {
         grep -E '^output/(tests/)?test_' output/.built
-        printf '%s\n' {tests,tests/*,extra/*,tools/*,examples/*,packaging,bench}/test_*.sh
+        printf '%s\n' {tests,tests/*,extra/*/tests,tools/*,examples/*,packaging,bench}/test_*.sh
     } | while IFS= read -r path; do
         if (($# == 0)); then
             printf '%s\n' "$path"

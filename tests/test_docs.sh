@@ -132,7 +132,7 @@ try_commands() {
         if is_run_elsewhere "$command"; then
             continue
         elif [[ $command == './test.sh '[!-]* ]]; then
-            tests=({tests,tests/*,extra/*,tools/*}/*"${command#./test.sh }"*.{sh,c})
+            tests=({tests,tests/*,extra/*/tests,tools/*}/*"${command#./test.sh }"*.{sh,c})
             ((${#tests[@]})) || fail "$document: no test has ${command#./test.sh } in its name"
         elif [[ $command == *prove.py* ]] && ! "$PYTHON" -c 'import z3, capstone, elftools'; then
             echo "not tried: $command"

@@ -46,7 +46,7 @@ check_foreign() {
 
 # The test that names example $1.
 own_test() {
-    grep -lF -e "$1" {tests,tests/*,extra/*,examples/*}/test_*.sh 2>/dev/null || true
+    grep -lF -e "$1" {tests,tests/*,extra/*/tests,examples/*}/test_*.sh 2>/dev/null || true
 }
 
 can_compile_cxx() {

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Each optional part compiles and links when nothing but its .h and .c lies beside the library, in
-# one folder; its header is good for C99 and C++11.
+# one folder; its header is good for C99 and C++11. All sources in the folders of parts are parts:
+# their tests lie in tests/ below.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -37,7 +38,7 @@ check_all() {
 }
 
 shopt -s nullglob
-parts=(extra/*/aco_*.c)
+parts=(extra/*/*.c)
 [ ${#parts[@]} -gt 0 ] || skip "there are no optional parts"
 find_compilers gcc clang
 for cc in "${FOUND[@]}"; do

@@ -11,13 +11,13 @@
 
 shopt -s nullglob
 readonly BUILDS=("" "-DACO_CONFIG_STRESS -DACO_CONFIG_SHARE_FPU_MXCSR_ENV")
-readonly TESTS=(tests/test_*.c extra/*/test_*.c)
+readonly TESTS=(tests/test_*.c extra/*/tests/test_*.c)
 readonly SOURCES=(aco.c acosw.S extra/*/aco_*.c tests/harness.c tests/musl_unwinder.c)
 
 # What of a test needs glibc: a word that stands in its source, and why.
 declare -rA REASONS=(
     [tests/harness.c]="M_PERTURB|new blocks are not made dirty: musl has no mallopt()"
-    [extra/overflow/test_overflow.c]="HAS_BACKTRACE|reports are one line: musl has no backtrace()"
+    [extra/overflow/tests/test_overflow.c]="HAS_BACKTRACE|reports are one line: no backtrace()"
     [tests/test_unwinding.c]="MAIN_HAS_END|main's traces end in libc: musl has no unwind tables"
 )
 

@@ -15,7 +15,7 @@ readonly BUILDS=(
     "-fsanitize=thread"
     "-fsanitize=thread -DACO_CONFIG_STRESS"
 )
-readonly TESTS=(tests/test_*.c extra/*/test_*.c)
+readonly TESTS=(tests/test_*.c extra/*/tests/test_*.c)
 readonly LIBRARY=(aco.c acosw.S extra/*/aco_*.c)
 
 # Why a test is not run; before the bar, a word of the builds in which it is not.

@@ -166,7 +166,7 @@ def is_unpromised(mutant, listed):
 
 def find_tests():
     tests = []
-    for source in paths("tests/test_*.c", "extra/*/test_*.c"):
+    for source in paths("tests/test_*.c", "extra/*/tests/test_*.c"):
         asked = re.findall(r"^// build(?: x86)?: (.*)", (ROOT / source).read_text(), re.MULTILINE)
         words = " ".join(asked).split()
         link = [word for word in words if word.startswith("-Wl,") or word == "-rdynamic"]
@@ -315,7 +315,7 @@ class Run:
 
     def work(self, tree):
         shutil.rmtree(tree, ignore_errors=True)
-        for source in paths("*.[chS]", "tests/*.[ch]", "extra/*/*.[ch]"):
+        for source in paths("*.[chS]", "tests/*.[ch]", "extra/*/*.[ch]", "extra/*/tests/*.[ch]"):
             (tree / source).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / source, tree / source)
         while True:

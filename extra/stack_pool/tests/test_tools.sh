@@ -8,7 +8,7 @@
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
 
-SOURCES=(extra/stack_pool/pool_user.c extra/stack_pool/aco_stack_pool.c aco.c acosw.S)
+SOURCES=(extra/stack_pool/tests/pool_user.c extra/stack_pool/aco_stack_pool.c aco.c acosw.S)
 
 can_build() {
     echo 'int main(void) { return 0; }' |

@@ -23,7 +23,7 @@ check() {
             "$cc" "$@" "${C_WARNINGS[@]}" -I. -c "$source" -o "${objects[-1]}"
     done
     must "$what: the program does not compile" "${cxx[@]}" -std=c++11 "$@" "${WARNINGS[@]}" -I. \
-        "$HERE/exceptions_user.cc" "${objects[@]}" -o "$TMP/program"
+        "$HERE/tests/exceptions_user.cc" "${objects[@]}" -o "$TMP/program"
     must "$what: the program fails" "${RUN[@]}" "$TMP/program"
     echo "$what: works"
 }

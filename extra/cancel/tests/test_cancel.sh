@@ -24,11 +24,11 @@ build() {
     must "$cc $*: aco_cancel.c does not compile" "$cc" -gdwarf-4 "$@" "${C_WARNINGS[@]}" -I. \
         -c "$HERE/aco_cancel.c" -o "$TMP/cancel.o"
     must "$cc $*: without_tables.c does not compile" "$cc" "$@" -fno-exceptions \
-        -fno-asynchronous-unwind-tables -fno-unwind-tables -c "$HERE/without_tables.c" \
+        -fno-asynchronous-unwind-tables -fno-unwind-tables -c "$HERE/tests/without_tables.c" \
         -o "$TMP/without_tables.o"
     must "$cxx $*: the program does not compile" \
         "$cxx" -gdwarf-4 -std=c++11 "$@" "${WARNINGS[@]}" -I. \
-        "$HERE/cancel_user.cc" "$TMP"/{aco,acosw,cancel,without_tables}.o -o "$TMP/program"
+        "$HERE/tests/cancel_user.cc" "$TMP"/{aco,acosw,cancel,without_tables}.o -o "$TMP/program"
 }
 
 # What malloc() gives is not 0, so that nothing relies on that.

@@ -8,7 +8,7 @@
 . tests/harness.sh
 
 HERE=extra/threads
-SOURCES=("$HERE/test_hand_over.c" "$HERE/aco_threads.c" tests/harness.c aco.c acosw.S)
+SOURCES=("$HERE/tests/test_hand_over.c" "$HERE/aco_threads.c" tests/harness.c aco.c acosw.S)
 
 # check CC OPTION...
 check() {
