@@ -93,7 +93,7 @@ check_built() {
             "$UNDEFINED" "$CC" "$TMP/reader-$i.o" "$OUTPUT/libaco.so" -o "$TMP/program"
     done
     must "library_dlopen.c does not compile" "$CC" -O2 -DACO_CONFIG_SHARE_FPU_MXCSR_ENV -I. \
-        tests/library_dlopen.c -o "$TMP/program" -ldl
+        tests/programs/library_dlopen.c -o "$TMP/program" -ldl
     must_not "a program of another configuration opens the shared library that is built" \
         'not found: aco_thread_init_' "$TMP/program" "$OUTPUT/libaco.so"
     echo "the shared library that is built: links with none but the default configuration"
@@ -163,7 +163,7 @@ check_same() {
     for configuration in "${@:3}"; do
         read -ra build <<<"$1 $2 $configuration"
         must "$what $configuration: a program does not link with its own library" "${build[@]}" \
-            "${C_WARNINGS[@]}" -O2 -I. tests/library_user.c aco.c acosw.S -o "$TMP/program"
+            "${C_WARNINGS[@]}" -O2 -I. tests/programs/library_user.c aco.c acosw.S -o "$TMP/program"
         must "$what $configuration: a program fails with its own library" \
             "${RUN[@]}" "$TMP/program"
     done
@@ -191,12 +191,12 @@ check_assembly() {
 # Without a sanitizer, its macro changes nothing: such objects are those of the plain configuration.
 check_macros_alone() {
     local macro source compile=("$CC" "${C_WARNINGS[@]}" -O2 -I.)
-    for source in aco.c acosw.S tests/library_user.c; do
+    for source in aco.c acosw.S tests/programs/library_user.c; do
         must "$source does not compile" "${compile[@]}" -c "$source" -o "$TMP/${source##*/}.o"
     done
     for macro in -DACO_USE_ASAN -DACO_USE_TSAN; do
         must "a program with $macro alone does not link with the plain library" "${compile[@]}" \
-            "$macro" tests/library_user.c "$TMP"/aco{.c,sw.S}.o -o "$TMP/program"
+            "$macro" tests/programs/library_user.c "$TMP"/aco{.c,sw.S}.o -o "$TMP/program"
         must "a program with $macro alone fails" "$TMP/program"
         must "a plain program does not link with a library with $macro alone" "${compile[@]}" \
             "$macro" aco.c "$TMP"/{acosw.S,library_user.c}.o -o "$TMP/program"

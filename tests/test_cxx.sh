@@ -14,7 +14,7 @@ DIALECTS=(c++11 c++14 c++17 c++20 gnu++11 gnu++20)
 
 check_dialect() {
     local cxx=$1 dialect=$2 source
-    for source in tests/header_user.c aco.c; do
+    for source in tests/programs/header_user.c aco.c; do
         must "$cxx ${WIDTH[*]} -std=$dialect: $source does not compile" \
             "$cxx" "${WIDTH[@]}" -std="$dialect" -pedantic "${WARNINGS[@]}" -I. \
             -fsyntax-only -x c++ "$source"
@@ -51,8 +51,8 @@ check_programs() {
     local cc=$1 cxx=$2 level=$3 library what="$1 $2 ${WIDTH[*]} $3"
     build_library "$cc" "$cxx" "$level"
     must "$what: the C++ program does not compile" \
-        "$cxx" "${WIDTH[@]}" "$level" -std=c++11 "${WARNINGS[@]}" -I. -c tests/cxx_user.cc \
-        -o "$TMP/user.o"
+        "$cxx" "${WIDTH[@]}" "$level" -std=c++11 "${WARNINGS[@]}" -I. \
+        -c tests/programs/cxx_user.cc -o "$TMP/user.o"
     for library in c cxx; do
         must "$what: the C++ program does not link with the library as $library" \
             "$cxx" "${WIDTH[@]}" "$TMP/user.o" "$TMP/$library.o" "$TMP/acosw.o" -o "$TMP/program"
@@ -61,7 +61,7 @@ check_programs() {
         check_throw "$TMP/program" "$what"
     done
     must "$what: a C program does not link with the library as C++" "$cc" "${WIDTH[@]}" "$level" \
-        -I. tests/library_user.c "$TMP/cxx.o" "$TMP/acosw.o" -o "$TMP/program"
+        -I. tests/programs/library_user.c "$TMP/cxx.o" "$TMP/acosw.o" -o "$TMP/program"
     must "$what: a C program fails with the library as C++" "${RUN[@]}" "$TMP/program"
 }
 

@@ -33,7 +33,7 @@ WIDTH=()
 check_options() {
     local cc=$1 source
     shift
-    for source in tests/header_user.c aco.c acosw.S; do
+    for source in tests/programs/header_user.c aco.c acosw.S; do
         must "$cc ${WIDTH[*]} $*: $source does not compile" \
             "$cc" "${WIDTH[@]}" -pedantic "${C_WARNINGS[@]}" "$@" -I. -c "$source" -o "$TMP/object.o"
     done
@@ -61,7 +61,7 @@ check_assertions() {
     local cc=$1 options=("${@:2}") words=("failing != 1" ptr "failing != 3" ptr) i what
     what="$cc ${WIDTH[*]} ${options[*]}"
     must "$what: aco_assert_override.h does not compile" "$cc" "${WIDTH[@]}" "${C_WARNINGS[@]}" \
-        "${options[@]}" -I. tests/assert_override_user.c aco.c acosw.S -o "$TMP/assert"
+        "${options[@]}" -I. tests/programs/assert_override_user.c aco.c acosw.S -o "$TMP/assert"
     must "$what: an assertion fails that is true" "${RUN[@]}" "$TMP/assert"
     for i in 1 2 3 4; do
         run_to_death "${RUN[@]}" "$TMP/assert" "$i"

@@ -14,8 +14,8 @@ check() {
     for options in -O0 -O1 -O2 "-Os -fPIC" "-O2 -DACO_CONFIG_SHARE_FPU_MXCSR_ENV"; do
         read -ra OPTIONS <<<"$options"
         must "$name $options: does not compile" "$@" "${OPTIONS[@]}" -fno-unwind-tables \
-            -fno-asynchronous-unwind-tables "${C_WARNINGS[@]}" -I. tests/empty_frames.c aco.c \
-            acosw.S -o "$TMP/program"
+            -fno-asynchronous-unwind-tables "${C_WARNINGS[@]}" -I. \
+            tests/programs/empty_frames.c aco.c acosw.S -o "$TMP/program"
         must "$name $options: a coroutine has begun unseen" "${RUN[@]}" "$TMP/program"
     done
     echo "$name: every coroutine is known to have begun"

@@ -48,7 +48,7 @@ FAULTS[thumb]=${FAULTS[arm]}
 step() {
     local name=$1 status=0
     start_stub "${EMULATOR[$name]}" "$TMP/program"
-    timeout 100 "${GDB[@]}" -ex "target remote $TMP/socket" -x tests/emulated_steps.py \
+    timeout 100 "${GDB[@]}" -ex "target remote $TMP/socket" -x tests/programs/emulated_steps.py \
         "$TMP/program" >"$TMP/said" 2>&1 || status=$?
     wait
     return "$status"
@@ -60,7 +60,7 @@ build() {
     shift 2
     read -ra cross <<<"${CROSS[$name]}"
     must "$name $*: does not compile" "${cross[@]}" -static -no-pie -gdwarf-4 "$@" -I. \
-        tests/emulated_steps.c aco.c "$assembly" -o "$TMP/program" -lm
+        tests/programs/emulated_steps.c aco.c "$assembly" -o "$TMP/program" -lm
 }
 
 check_variant() {

@@ -100,7 +100,7 @@ run_variant() {
     local cc=$1 width=$2 options what="$1 $2 $3"
     read -ra options <<<"$3"
     must "$what: does not compile" "$cc" "$width" -std=gnu99 "${options[@]}" \
-        "${C_WARNINGS[@]}" -I. tests/backtrace_user.c aco.c acosw.S -o "$TMP/program"
+        "${C_WARNINGS[@]}" -I. tests/programs/backtrace_user.c aco.c acosw.S -o "$TMP/program"
     check_stops "$what"
     check_steps "$what"
 }

@@ -3,7 +3,7 @@
 #
 # What docs/limits.md says of other software: plugins with a copy of the library of their own and
 # without, Boehm's collector, Lua and CPython in coroutines, nested functions, helgrind and drd. The
-# programs are in tests/limits/; test_limits.c has the rows about libc and the kernel.
+# programs are in tests/programs/limits/; test_limits.c has the rows about libc and the kernel.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -17,7 +17,7 @@ COMPILE=("${compiler[@]}" -std=gnu99 -O2 -gdwarf-4 "${C_WARNINGS[@]}" -I.)
 
 # build PROGRAM SOURCE OPTION...
 build() {
-    must "$2 does not compile" "${COMPILE[@]}" "tests/limits/$2" "${@:3}" -o "$TMP/$1"
+    must "$2 does not compile" "${COMPILE[@]}" "tests/programs/limits/$2" "${@:3}" -o "$TMP/$1"
 }
 
 # find_flags PACKAGE WHAT: what pkg-config says of it, in FLAGS, its headers as those of the system.

@@ -14,7 +14,7 @@ MIXTURES=("lto lto lto" "lto lto plain" "lto plain plain" "plain lto lto" "plain
 compile_units() {
     local unit source
     for unit in "${UNITS[@]}"; do
-        source=tests/$unit.c
+        source=tests/programs/$unit.c
         [ "$unit" != aco ] || source=aco.c
         must "$what: $source does not compile" "${compiler[@]}" -c "$source" \
             -o "$TMP/$unit.plain.o"

@@ -46,7 +46,7 @@ run_errors() {
     local what=$1 ct
     must "$what: memcheck_errors fails by itself" \
         valgrind --leak-check=full --log-file="$TMP/report" "$TMP/memcheck_errors"
-    errors_wanted tests/memcheck_errors.c >"$TMP/wanted"
+    errors_wanted tests/programs/memcheck_errors.c >"$TMP/wanted"
     errors_of "$TMP/report" >"$TMP/found"
     if ! diff "$TMP/wanted" "$TMP/found" >&2; then
         fail "$what: < was to be reported, > was"
@@ -73,7 +73,7 @@ run_variant() {
     done
     for program in memcheck_clean memcheck_errors; do
         must "$cc $width $3: $program does not compile" \
-            "$cc" "${options[@]}" "${C_WARNINGS[@]}" "tests/$program.c" "${objects[@]}" \
+            "$cc" "${options[@]}" "${C_WARNINGS[@]}" "tests/programs/$program.c" "${objects[@]}" \
             -o "$TMP/$program"
     done
     run_clean "$cc $width $3"

@@ -45,7 +45,7 @@ check_stack() {
     local width=$1
     [[ $(readelf -SW "$TMP/acosw.o") == *.note.GNU-stack* ]] ||
         fail "$width: acosw.o does not say that its stack is not executable"
-    must "$width: a program does not link" "${compiler[@]}" -O2 -I. tests/library_user.c \
+    must "$width: a program does not link" "${compiler[@]}" -O2 -I. tests/programs/library_user.c \
         "$TMP/aco.o" "$TMP/acosw.o" -o "$TMP/program"
     [[ $(stack_flags "$TMP/program") == RW0* ]] ||
         fail "$width: a program wants an executable stack"

@@ -61,7 +61,7 @@ check_loader() {
     refuses 'aco_gtls_co' "an old program" "$TMP/program"
 
     must "$what: library_user.c does not link" \
-        "${link[@]}" -I. tests/library_user.c "$directory/libaco.so" -o "$TMP/program"
+        "${link[@]}" -I. tests/programs/library_user.c "$directory/libaco.so" -o "$TMP/program"
     cp "$directory/libaco.so" "$TMP/libaco.so.2"
     must "$what: library_user.c fails" "${RUN[@]}" "$TMP/program"
     build_old libaco.so.2 libaco.so.2

@@ -44,8 +44,8 @@ check_refused() {
 # No macro tells of this option: the copy finds out that a coroutine has left its share stack.
 check_split_stack() {
     local cc=$1
-    must "$cc -fsplit-stack: does not compile" "$cc" -fsplit-stack -O2 -I. tests/library_user.c \
-        aco.c acosw.S -o "$TMP/user"
+    must "$cc -fsplit-stack: does not compile" "$cc" -fsplit-stack -O2 -I. \
+        tests/programs/library_user.c aco.c acosw.S -o "$TMP/user"
     run_to_death "$TMP/user"
     if [ "$STATUS" -ne 134 ] || ! grep -q "compile without -fsplit-stack" "$TMP/said"; then
         fail "$cc -fsplit-stack: status $STATUS, $(cat "$TMP/said")"

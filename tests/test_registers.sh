@@ -69,7 +69,7 @@ run_variant() {
         sources=("$objects/aco.o" "$objects/acosw.o")
     fi
     must "$cc $3: does not compile" "$cc" "${options[@]}" "${C_WARNINGS[@]}" -I. \
-        tests/registers.c "${sources[@]}" -o "$TMP/registers"
+        tests/programs/registers.c "${sources[@]}" -o "$TMP/registers"
     if [[ $3 == *rv64gcv* ]]; then
         local RUN=("${RUN[@]}" -cpu "rv64,v=true,vext_spec=v1.0")
     fi
@@ -127,9 +127,9 @@ read_avx512() {
     local cc=$1 level
     for level in -O1 -O2 -O3; do
         must "$cc $level ${AVX512[*]}: does not compile" "$cc" "$level" "${AVX512[@]}" \
-            "${C_WARNINGS[@]}" -I. -c tests/registers.c -o "$TMP/registers.o"
+            "${C_WARNINGS[@]}" -I. -c tests/programs/registers.c -o "$TMP/registers.o"
         must "$cc $level ${AVX512[*]}: does not compile" "$cc" "$level" "${AVX512[@]}" \
-            "${C_WARNINGS[@]}" -I. -S tests/registers_avx512.c -o "$TMP/registers_avx512.s"
+            "${C_WARNINGS[@]}" -I. -S tests/programs/registers_avx512.c -o "$TMP/registers_avx512.s"
         [ "$(grep -cE 'jmpq?\s+\*' "$TMP/registers_avx512.s")" -eq 2 ] ||
             fail "$cc $level: not the two switches that are to be read"
         registers_read_on_arrival "$TMP/registers_avx512.s" >"$TMP/read"
@@ -152,7 +152,7 @@ run_without_floating_point() {
     local cc=$1 width=$2 option
     for option in -mgeneral-regs-only -mno-80387 -msoft-float; do
         must "$cc $width $option: does not compile" "$cc" "$width" "$option" -O2 \
-            "${C_WARNINGS[@]}" -I. tests/library_user.c "${LIBRARY[@]}" -o "$TMP/user"
+            "${C_WARNINGS[@]}" -I. tests/programs/library_user.c "${LIBRARY[@]}" -o "$TMP/user"
         must "$cc $width $option: fails" "$TMP/user"
         echo "$cc $width $option"
     done
@@ -172,9 +172,9 @@ check_two_modes() {
                 -o "$TMP/acosw.o"
             for option in -fomit-frame-pointer -fno-omit-frame-pointer -O0; do
                 must "$main $option: does not compile" "${cc[@]}" "$main" -O2 "$option" -I. \
-                    -DKEEPS_MAIN -c tests/registers_two_modes.c -o "$TMP/main.o"
+                    -DKEEPS_MAIN -c tests/programs/registers_two_modes.c -o "$TMP/main.o"
                 must "$its $option: does not compile" "${cc[@]}" "$its" -O2 "$option" -I. \
-                    -c tests/registers_two_modes.c -o "$TMP/its.o"
+                    -c tests/programs/registers_two_modes.c -o "$TMP/its.o"
                 must "$main $its $option: does not link" "${cc[@]}" \
                     "$TMP"/{main,its,aco,acosw}.o -o "$TMP/two_modes"
                 must "main $main, coroutine $its, library $library, $option: values have changed" \

@@ -96,8 +96,8 @@ check_silence() {
 }
 
 check_error() {
-    local error=$1 line report pattern
-    line=$(awk -v mark="/* $error */" 'index($0, mark) { print NR }' tests/sanitized_errors.c)
+    local error=$1 source=tests/programs/sanitized_errors.c line report pattern
+    line=$(awk -v mark="/* $error */" 'index($0, mark) { print NR }' "$source")
     pattern=${REPORTS[$error]//@/sanitized_errors\\.c:$line}
     run_to_death "${SANITIZED[@]}" "$TMP/errors" "$error"
     report=$(tr '\n' ' ' <"$TMP/said")
@@ -157,10 +157,10 @@ check_build() {
     must "$what: the library does not compile" \
         "$cc" "${options[@]}" "${C_WARNINGS[@]}" -c aco.c -o "$TMP/aco.o"
     must "$what: the switch does not compile" "$cc" "${options[@]}" -c acosw.S -o "$TMP/acosw.o"
-    build "$cc" tests/sanitized_clean.c clean "${options[@]}" "${C_WARNINGS[@]}"
-    build "$cc" tests/sanitized_errors.c errors "${options[@]}" "${C_WARNINGS[@]}"
+    build "$cc" tests/programs/sanitized_clean.c clean "${options[@]}" "${C_WARNINGS[@]}"
+    build "$cc" tests/programs/sanitized_errors.c errors "${options[@]}" "${C_WARNINGS[@]}"
     if [ -n "$cxx" ]; then
-        build "$cxx" tests/cxx_user.cc cxx "${options[@]}" -std=c++11
+        build "$cxx" tests/programs/cxx_user.cc cxx "${options[@]}" -std=c++11
     fi
     for fake_stacks in 0 1; do
         set_fake_stacks "$fake_stacks"

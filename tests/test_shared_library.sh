@@ -11,7 +11,7 @@
 # check_returns WHAT OPTION: of the linker. For check(), with its variables.
 check_returns() {
     must "$1, $2: position-independent code does not link with the shared library" \
-        "${compile[@]}" -fPIE -pie "-Wl,$2" tests/library_returns.c -o "$TMP/returns" \
+        "${compile[@]}" -fPIE -pie "-Wl,$2" tests/programs/library_returns.c -o "$TMP/returns" \
         -L"$directory" -Wl,-rpath,"$directory" -laco
     must "$1, $2: position-independent code fails with control words, or as a coroutine returns" \
         "${RUN[@]}" "$TMP/returns"
@@ -24,7 +24,7 @@ check() {
     compile+=("${C_WARNINGS[@]}" -O2 -I.)
 
     must "$what: a program does not link with the shared library" \
-        "${compile[@]}" tests/library_user.c -o "$TMP/linked" \
+        "${compile[@]}" tests/programs/library_user.c -o "$TMP/linked" \
         -L"$directory" -Wl,-rpath,"$directory" -laco
     must "$what: a program linked to the shared library fails" "${RUN[@]}" "$TMP/linked"
     [[ $(readelf -dW "$TMP/linked") == *'[libaco.so'* ]] ||
@@ -34,12 +34,12 @@ check() {
     echo "$what: linked to libaco.so"
 
     must "$what: a program does not link with the static library" \
-        "${compile[@]}" tests/library_user.c "$directory/libaco.a" -o "$TMP/static"
+        "${compile[@]}" tests/programs/library_user.c "$directory/libaco.a" -o "$TMP/static"
     must "$what: a program linked to the static library fails" "${RUN[@]}" "$TMP/static"
     echo "$what: linked to libaco.a"
 
     must "$what: a program that opens the library does not compile" \
-        "${compile[@]}" tests/library_dlopen.c -o "$TMP/dlopen" -ldl
+        "${compile[@]}" tests/programs/library_dlopen.c -o "$TMP/dlopen" -ldl
     must "$what: a program that opens the library fails" \
         "${RUN[@]}" "$TMP/dlopen" "$directory/libaco.so"
     echo "$what: opened by dlopen(), every public name found"

@@ -84,11 +84,11 @@ check() {
     read -ra width <<<"$2"
     find_warnings "$cc" c
     compile "$what" "$cc" "${width[@]}" -std=gnu99 -O2 -- \
-        aco.c extra/*/aco_*.c tests/header_user.c "$TMP/headers.c"
+        aco.c extra/*/aco_*.c tests/programs/header_user.c "$TMP/headers.c"
     for configuration in "${CONFIGURATIONS[@]}"; do
         read -ra options <<<"$configuration"
         compile "$what $configuration" "$cc" "${width[@]}" -std=gnu99 "${options[@]}" -- \
-            aco.c tests/header_user.c
+            aco.c tests/programs/header_user.c
     done
     echo "$what: headers and sources in C"
 }

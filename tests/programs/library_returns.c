@@ -6,7 +6,7 @@
  * then behind the PLT. Exits with 0 if all is well.
  */
 #include "aco.h"
-#include "control_words.h"
+#include "tests/control_words.h"
 
 #define ROUNDS 4
 

@@ -8,7 +8,7 @@
  * what has changed.
  */
 #include "aco.h"
-#include "control_words.h"
+#include "tests/control_words.h"
 #include "registers_lists.h"
 
 #include <signal.h>
