@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws the charts, each as SVG and as PNG. They have a ground of their own, light and opaque, so
-that they can be read on a light page and on a dark one."""
+"""Draws the charts, as SVG. They have a ground of their own, light and opaque, so that they can be
+read on a light page and on a dark one."""
 
 import re
 from pathlib import Path
@@ -39,8 +39,6 @@ def save(figure: Figure, folder: Path, name: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     figure.savefig(folder / f"{name}.svg", bbox_inches="tight", pad_inches=0.2,
                    metadata={"Date": None})
-    figure.savefig(folder / f"{name}.png", bbox_inches="tight", pad_inches=0.2, dpi=110,
-                   metadata={"Software": None})
     pyplot.close(figure)
 
 

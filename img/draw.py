@@ -2,29 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draws the pictures of this folder: each is a function below, in terms of canvas.py.
 
-  img/draw.py           writes NAME.svg, and NAME.png by rsvg-convert and pngquant (of Debian's
-                        packages librsvg2-bin and pngquant)
-  img/draw.py --check   tells whether the files are what would be drawn; needs no more than Python
-
-A PNG says in a text chunk of which SVG it was made.
+  img/draw.py           writes NAME.svg
+  img/draw.py --check   tells whether the files are what would be drawn
 """
 from __future__ import annotations
 
-import hashlib
-import struct
-import subprocess
 import sys
-import zlib
 from pathlib import Path
 from typing import Callable
 
 from canvas import Canvas
 
 FOLDER = Path(__file__).resolve().parent
-ZOOM = 1.5         # pixels of a PNG for one of an SVG
-COLOURS = 64       # of a PNG
-MAX_SZ = 100_000   # bytes of a file
-W = 960            # pixels; of all but the logo
+MAX_SZ = 100_000  # bytes of a file
+W = 960           # pixels; of all but the logo
 
 # ==== What several pictures show ==================================================================
 
@@ -394,39 +385,14 @@ PICTURES: list[Callable[[], Canvas]] = [
 
 # ==== Files =======================================================================================
 
-PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
-
-
-def chunk(kind: bytes, data: bytes) -> bytes:
-    """A chunk of a PNG."""
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-
-def source_chunk(svg: str) -> bytes:
-    """What a PNG says of the SVG that it was made of."""
-    return chunk(b"tEXt", b"Source\0sha256 " + hashlib.sha256(svg.encode()).hexdigest().encode())
-
-
-def render(path: Path, svg: str) -> bytes:
-    """The PNG of an SVG; the text comes right after the first chunk, which is of 25 bytes."""
-    full = subprocess.run(["rsvg-convert", f"--zoom={ZOOM}", str(path)], check=True,
-                          stdout=subprocess.PIPE).stdout
-    png = subprocess.run(["pngquant", "--nofs", str(COLOURS), "-"], input=full, check=True,
-                         stdout=subprocess.PIPE).stdout
-    head = len(PNG_SIGNATURE) + 25
-    return png[:head] + source_chunk(svg) + png[head:]
-
-
 def faults_of(path: Path, svg: str) -> list[str]:
-    """What is wrong with the files of a picture."""
+    """What is wrong with the file of a picture."""
     faults = []
     if not path.exists() or path.read_text() != svg:
         faults.append(f"{path.name} is not what draw.py draws")
-    png = path.with_suffix(".png")
-    if not png.exists() or source_chunk(svg) not in png.read_bytes():
-        faults.append(f"{png.name} is not made of what draw.py draws")
-    return faults + [f"{file.name} has more than {MAX_SZ} bytes" for file in (path, png)
-                     if file.exists() and file.stat().st_size > MAX_SZ]
+    elif path.stat().st_size > MAX_SZ:
+        faults.append(f"{path.name} has more than {MAX_SZ} bytes")
+    return faults
 
 
 def main() -> int:
@@ -440,10 +406,9 @@ def main() -> int:
         path, svg = FOLDER / f"{picture.__name__}.svg", picture().svg()
         if not checks:
             path.write_text(svg)
-            path.with_suffix(".png").write_bytes(render(path, svg))
         faults += faults_of(path, svg)
     names = {picture.__name__ for picture in PICTURES}
-    faults += [f"{file.name} is drawn by nobody" for file in sorted(FOLDER.glob("*.[sp][vn]g"))
+    faults += [f"{file.name} is drawn by no function" for file in sorted(FOLDER.glob("*.svg"))
                if file.stem not in names]
     for fault in faults:
         print(f"{fault}: run img/draw.py", file=sys.stderr)
