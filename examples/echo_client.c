@@ -5,11 +5,9 @@
 // copying coroutine takes, and some coroutines wait for each other.
 // build: examples/net/net.c
 /*
- *   echo_client [-c CONNECTIONS] [-r ROUNDS] [-e EVERY] PORT
- *
  * Opens all connections and keeps them until the last one is open and has had an answer. Then each
- * sends a message in every round, and looks whether every byte of it comes back. Of EVERY ones (10,
- * 0 for none) one breaks off early, in the middle of an answer. Says what it did and what it took.
+ * sends a message in every round, and checks every byte that comes back. Some break off early, in
+ * the middle of an answer. Tells at the end what it did and what it took.
  */
 #include "examples/net/net.h"
 
@@ -22,6 +20,13 @@
 #define SAVE_STACK_SZ 512u   /* bytes */
 #define EVENTS 256           /* taken from epoll at a time */
 #define OTHER_FILES 16u
+
+static const char USAGE[] =
+    "usage: echo_client [-c CONNECTIONS] [-r ROUNDS] [-e EVERY] [-h] PORT\n"
+    "  -c CONNECTIONS  how many are open at a time (10000, or as many as ulimit -Hn allows)\n"
+    "  -r ROUNDS       messages that each of them sends (5)\n"
+    "  -e EVERY        one of so many breaks off early; 0: none does (10)\n"
+    "  -h              this text\n";
 
 static struct {
     size_t ct_connections, ct_rounds, every;
@@ -184,20 +189,27 @@ static void run(aco_t *const *cos)
            ct_early, bytes);
 }
 
+/* Ends the program with its usage: on stdout for status 0, else on stderr. */
+__attribute__((noreturn)) static void end_with_usage(int status)
+{
+    fputs(USAGE, status == 0 ? stdout : stderr);
+    exit(status);
+}
+
 static void read_options(int argc, char **argv)
 {
     int option;
-    while ((option = getopt(argc, argv, "c:r:e:")) != -1) {
+    while ((option = getopt(argc, argv, "c:r:e:h")) != -1) {
         switch (option) {
         case 'c': options.ct_connections = strtoul(optarg, NULL, 10); break;
         case 'r': options.ct_rounds = strtoul(optarg, NULL, 10); break;
         case 'e': options.every = strtoul(optarg, NULL, 10); break;
-        default: exit(2);
+        case 'h': end_with_usage(0);
+        default: end_with_usage(2);
         }
     }
     if (optind != argc - 1) {
-        fprintf(stderr, "no port: see the comment in echo_client.c\n");
-        exit(2);
+        end_with_usage(2);
     }
     options.port = (uint16_t)strtoul(argv[optind], NULL, 10);
     size_t allowed = net_allow_files(options.ct_connections + OTHER_FILES) - OTHER_FILES;

@@ -7,9 +7,7 @@
 // build: -fexceptions examples/net/net.c
 // build: extra/cancel/aco_cancel.c extra/stack_pool/aco_stack_pool.c
 /*
- *   echo_server [-s standalone|pool|share] [-b heap|stack] [-t THREADS] [-p PORT] [-n CONNECTIONS]
- *
- * Ends after so many connections, or when interrupted, and says what it did and what it took. Each
+ * Ends after so many connections, or when interrupted, and tells what it did and what it took. Each
  * thread has a listener of its own at the port (SO_REUSEPORT), among which the kernel deals out the
  * clients. To see it with 10,000 connections at a time:
  *
@@ -31,6 +29,16 @@
 #define EVENTS 256               /* taken from epoll at a time */
 #define THREADS_MAX 64u
 #define FILES_WANTED 10100u
+
+static const char USAGE[] =
+    "usage: echo_server [-s standalone|pool|share] [-b heap|stack] [-t THREADS] [-p PORT]\n"
+    "                   [-n CONNECTIONS] [-h]\n"
+    "  -s STACKS       of the coroutines: standalone, pool or share (share)\n"
+    "  -b PLACE        of the buffers: heap or stack (heap); not stack with -s share\n"
+    "  -t THREADS      1 to 64 (1)\n"
+    "  -p PORT         where to listen; 0: any (0)\n"
+    "  -n CONNECTIONS  after which it ends; 0: never (0)\n"
+    "  -h              this text\n";
 
 enum { STANDALONE, POOL, SHARE };
 
@@ -312,7 +320,14 @@ static void *run(void *server)
 
 /* ==== Command line =========================================================================== */
 
-/* The number of `word` among `words`; ends the process if it is none of them. */
+/* Ends the program with its usage: on stdout for status 0, else on stderr. */
+__attribute__((noreturn)) static void end_with_usage(int status)
+{
+    fputs(USAGE, status == 0 ? stdout : stderr);
+    exit(status);
+}
+
+/* The number of `word` among `words`; ends the program if it is none of them. */
 static int choose(const char *word, const char *const *words)
 {
     for (int i = 0; words[i] != NULL; i++) {
@@ -320,8 +335,7 @@ static int choose(const char *word, const char *const *words)
             return i;
         }
     }
-    fprintf(stderr, "unknown word %s: see the comment in echo_server.c\n", word);
-    exit(2);
+    end_with_usage(2);
 }
 
 static void read_options(int argc, char **argv)
@@ -329,20 +343,19 @@ static void read_options(int argc, char **argv)
     static const char *const stacks[] = {"standalone", "pool", "share", NULL};
     static const char *const places[] = {"heap", "stack", NULL};
     int option;
-    while ((option = getopt(argc, argv, "s:b:t:p:n:")) != -1) {
+    while ((option = getopt(argc, argv, "s:b:t:p:n:h")) != -1) {
         switch (option) {
         case 's': options.stacks = choose(optarg, stacks); break;
         case 'b': options.buffer_is_on_stack = choose(optarg, places); break;
         case 't': options.ct_threads = strtoul(optarg, NULL, 10); break;
         case 'p': options.port = (uint16_t)strtoul(optarg, NULL, 10); break;
         case 'n': options.ct_connections = strtoul(optarg, NULL, 10); break;
-        default: exit(2);
+        case 'h': end_with_usage(0);
+        default: end_with_usage(2);
         }
     }
     if (options.ct_threads == 0 || options.ct_threads > THREADS_MAX || optind < argc) {
-        fprintf(stderr, "1 to %u threads, and no more words: see the comment in echo_server.c\n",
-                THREADS_MAX);
-        exit(2);
+        end_with_usage(2);
     }
 }
 

@@ -6,10 +6,8 @@
 // progress that the loop keeps up.
 // build: examples/net/net.c extra/stack_pool/aco_stack_pool.c
 /*
- *   http_get [-n FETCHES] [-c AT_A_TIME] [PORT [PATH]]
- *
- * Fetches PATH from a server at PORT of this machine. Without a port it serves the pages itself, by
- * coroutines in the same loop, and then knows what is in them and looks at every byte.
+ * Fetches a page from a server of this machine. Without a port it serves the pages itself, by
+ * coroutines in the same loop, and then knows what is in them and checks every byte.
  */
 
 /* For strcasestr(). */
@@ -28,6 +26,14 @@
 #define STACK_SZ (32u << 10) /* bytes */
 #define EVENTS 64
 #define STEPS 50u         /* of the line of progress */
+
+static const char USAGE[] =
+    "usage: http_get [-n FETCHES] [-c AT_A_TIME] [-h] [PORT [PATH]]\n"
+    "  -n FETCHES    how many pages are fetched (1000)\n"
+    "  -c AT_A_TIME  by how many coroutines (100)\n"
+    "  -h            this text\n"
+    "  PORT          of a server of this machine; without, the program serves pages of its own\n"
+    "  PATH          of the page there (/)\n";
 
 static struct {
     size_t ct_fetches, ct_at_a_time;
@@ -244,14 +250,22 @@ static void loop(void)
     printf("\n%zu bytes of pages, at most %zu at a time\n", bytes, options.ct_at_a_time);
 }
 
+/* Ends the program with its usage: on stdout for status 0, else on stderr. */
+__attribute__((noreturn)) static void end_with_usage(int status)
+{
+    fputs(USAGE, status == 0 ? stdout : stderr);
+    exit(status);
+}
+
 static void read_options(int argc, char **argv)
 {
     int option;
-    while ((option = getopt(argc, argv, "n:c:")) != -1) {
+    while ((option = getopt(argc, argv, "n:c:h")) != -1) {
         switch (option) {
         case 'n': options.ct_fetches = strtoul(optarg, NULL, 10); break;
         case 'c': options.ct_at_a_time = strtoul(optarg, NULL, 10); break;
-        default: exit(2);
+        case 'h': end_with_usage(0);
+        default: end_with_usage(2);
         }
     }
     if (optind < argc) {

@@ -4,7 +4,8 @@
 # Each example says in its first line what it shows, as the list of examples/README.md does,
 # compiles without a warning and prints what its comment says: the lines that
 # stand there with an indent of five, from "It prints:" to the end of the comment. One that prints
-# times and the like has a test of its own, which names it.
+# times and the like has a test of its own, which names it. One with options has -h, which tells
+# them all.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -49,6 +50,23 @@ own_test() {
     grep -lF -e "$1" {tests,tests/*,extra/*/tests,examples/*}/test_*.sh 2>/dev/null || true
 }
 
+# check_usage EXAMPLE: -h tells its options, if it has any; so does, on stderr, a wrong one.
+check_usage() {
+    local letters letter status=0
+    letters=$(sed -n 's/.*getopt(argc, argv, "\(.*\)").*/\1/p' "$1" | tr -d :)
+    [ -n "$letters" ] || return 0
+    build_example "$1" -m64 "$TMP/program"
+    "$TMP/program" -h >"$TMP/usage" || fail "$1: -h fails"
+    while read -r -n 1 letter; do
+        grep -q "^  -$letter " "$TMP/usage" || fail "$1: -h does not tell of -$letter"
+    done < <(printf '%s' "$letters")
+    "$TMP/program" -? 2>"$TMP/complaint" || status=$?
+    ((status == 2)) || fail "$1: a wrong option: status $status, not 2"
+    diff "$TMP/usage" <(grep -v 'invalid option' "$TMP/complaint") >&2 ||
+        fail "$1: a wrong option brings another text than -h"
+    echo "$1: -h tells its options"
+}
+
 can_compile_cxx() {
     have "$CXX" && echo '#include <string>' | "$CXX" "$@" -x c++ -fsyntax-only - 2>/dev/null
 }
@@ -64,6 +82,7 @@ for example in "${examples[@]}"; do
         own=$(own_test "$example")
         [ -n "$own" ] || fail "$example does not say what it prints, and has no test"
         echo "$example: see ${own//$'\n'/ }"
+        check_usage "$example"
         continue
     fi
     for width in "${WIDTHS[@]}"; do
