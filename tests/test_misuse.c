@@ -6,6 +6,7 @@
  */
 #include "harness.h"
 
+#include <fcntl.h>
 #include <signal.h>
 
 /* ==== Cases =================================================================================== */
@@ -635,6 +636,104 @@ static void without_stderr_it_ends_as_well(void **state)
     expect_signal(fail_without_stderr, call, SIGABRT);
 }
 
+/* The name of a program is shown whole if it is shorter; else without its directories. */
+#define NAME_SZ 128u /* bytes */
+
+static void fail_in_coroutine(void)
+{
+    aco_i_fail("aco_test", aco_gtls_co, "a rule: a remedy");
+}
+
+/* What this program does if it has an argument. */
+static void fail_by_name(void)
+{
+    aco_t *main_co = aco_create(NULL, NULL, 0, NULL, NULL);
+    aco_resume(aco_create(main_co, aco_share_stack_new(0), 0, fail_in_coroutine, NULL));
+}
+
+static void execute(void *path)
+{
+    execl((const char *)path, (const char *)path, "fail", (char *)NULL);
+}
+
+static void copy_this_program(const char *path)
+{
+    char block[4096];
+    ssize_t sz;
+    int from = open("/proc/self/exe", O_RDONLY), to = open(path, O_WRONLY | O_CREAT, 0700);
+    assert_true(from >= 0 && to >= 0);
+    while ((sz = read(from, block, sizeof(block))) > 0) {
+        assert_int_equal(write(to, block, (size_t)sz), sz);
+    }
+    close(from);
+    close(to);
+}
+
+static void a_long_name_of_a_program_is_shown_without_directories(void **state)
+{
+    char directory[NAME_SZ + 1] = "/tmp/aco_test.XXXXXX", path[NAME_SZ + 1], words[2 * NAME_SZ];
+    (void)state;
+    if (EMULATED) {
+        skip();
+    }
+    assert_non_null(mkdtemp(directory));
+    size_t directory_sz = strlen(directory);
+    for (size_t sz = NAME_SZ - 1; sz <= NAME_SZ; sz++) {
+        memset(path, 'x', sz);
+        memcpy(path, directory, directory_sz);
+        path[directory_sz] = '/';
+        path[sz] = '\0';
+        const char *name = sz < NAME_SZ ? path : path + directory_sz + 1;
+        snprintf(words, sizeof(words), ", entry function %s(+0x", name);
+        copy_this_program(path);
+        expect_abort(execute, path, "aco_test", words);
+        unlink(path);
+    }
+    rmdir(directory);
+}
+
+/* ==== Versions ================================================================================ */
+
+/* What aco_thread_init() of a header of that version does. */
+static void init_thread(void *version)
+{
+    aco_i_thread_init(NULL, *(const int *)version);
+}
+
+#define MAJOR (ACO_VERSION_MAJOR * 10000)
+
+static void a_header_that_the_library_does_not_serve_is_named(void **state)
+{
+    static const struct {
+        int version;
+        const char *words;
+    } cases[] = {
+        {ACO_VERSION + 1, ": compile all with the aco.h of the library"},
+        {MAJOR + 10000, "and can't serve what was compiled with aco.h "},
+        {MAJOR - 1, ".99.99: compile"},
+        {98765, "aco.h 9.87.65: compile"},
+        {99990203, "aco.h 9999.2.3: compile"},
+    };
+    char library[64];
+    (void)state;
+    snprintf(library, sizeof(library), "the library is %d.%d.%d, and", ACO_VERSION_MAJOR,
+             ACO_VERSION_MINOR, ACO_VERSION_PATCH);
+    for (size_t i = 0; i < ARRAY_SZ(cases); i++) {
+        int version = cases[i].version;
+        expect_abort(init_thread, &version, "aco_thread_init", cases[i].words);
+        expect_abort(init_thread, &version, "aco_thread_init", library);
+    }
+}
+
+static void older_headers_of_the_major_version_are_served(void **state)
+{
+    int versions[] = {MAJOR, ACO_VERSION};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SZ(versions); i++) {
+        expect_exit(init_thread, &versions[i], 0);
+    }
+}
+
 /* In main, the argument of the main coroutine is what aco_create() was given. */
 static void get_arg_in_main_is_no_misuse(void **state)
 {
@@ -645,8 +744,12 @@ static void get_arg_in_main_is_no_misuse(void **state)
     aco_destroy(co);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    (void)argv;
+    if (argc > 1) {
+        fail_by_name();
+    }
     const struct CMUnitTest tests[] = {
         instance_test(misuse_of_create),
         instance_test(misuse_of_resume),
@@ -664,6 +767,9 @@ int main(void)
         cmocka_unit_test(a_long_one_is_cut_before_its_newline),
         cmocka_unit_test(characters_beyond_ascii_are_written),
         cmocka_unit_test(without_stderr_it_ends_as_well),
+        cmocka_unit_test(a_long_name_of_a_program_is_shown_without_directories),
+        cmocka_unit_test(a_header_that_the_library_does_not_serve_is_named),
+        cmocka_unit_test(older_headers_of_the_major_version_are_served),
         instance_test(get_arg_in_main_is_no_misuse),
     };
     return cmocka_run_group_tests_name("misuse", tests, NULL, NULL);
