@@ -650,6 +650,27 @@ static void a_signal_that_is_sent_does_what_it_did_before(void **state)
     aco_destroy(co);
 }
 
+/* The end of a signal handler on a stack that is none. The kernel sends a SIGSEGV for that, and
+ * goes on behind the call if a handler returns. */
+#ifdef ACO_ARCH_X86_64
+static void return_from_no_signal(void *arg)
+{
+    (void)arg;
+    aco_install_overflow_handler();
+    __asm__ volatile("xorl %%esp, %%esp\n\tsyscall\n\tud2" : : "a"(SYS_rt_sigreturn) : "memory");
+}
+#endif
+
+static void a_signal_of_the_kernel_that_does_not_come_again_is_deadly(void **state)
+{
+    (void)state;
+#ifdef ACO_ARCH_X86_64
+    expect_signal(return_from_no_signal, NULL, SIGSEGV);
+#else
+    skip(); /* how to end a handler is a matter of the processor */
+#endif
+}
+
 /* ==== Threads and alternate stacks ============================================================ */
 
 static void *overflow_in_thread(void *arg)
@@ -907,6 +928,7 @@ int main(void)
         instance_test(an_overflow_after_a_handled_fault_is_reported),
         instance_test(a_previous_handler_with_resethand_is_called_once),
         instance_test(a_signal_that_is_sent_does_what_it_did_before),
+        instance_test(a_signal_of_the_kernel_that_does_not_come_again_is_deadly),
         instance_test(another_thread_that_overflows_is_reported),
         instance_test(an_alternate_stack_is_kept_if_it_is_large_enough),
         instance_test(an_alternate_stack_has_64_KiB),
