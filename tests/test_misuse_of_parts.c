@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Every rule of the optional parts, broken: each ends in one line of the form that all failures
- * have, which names the public call, the rule and the coroutine passed, and in SIGABRT.
+ * have, which names the public call, the rule and the coroutine passed, and in SIGABRT. Calls that
+ * are about C++ are right in C as well.
  */
 // build: -fexceptions
 #include "extra/cancel/aco_cancel.h"
@@ -158,10 +159,34 @@ static void misuse_names_call_rule_and_coroutine(void **state)
     }
 }
 
+static void yields_as_with_exceptions(void)
+{
+    aco_exceptions_yield();
+    aco_exit();
+}
+
+/* Without a C++ runtime there are no exceptions. */
+static void in_c_exceptions_are_none(void **state)
+{
+    const instance_t *in = (const instance_t *)*state;
+    aco_t *co = make_co(in, yields_as_with_exceptions, NULL);
+    aco_exceptions_t mine;
+    memset(&mine, 1, sizeof(mine));
+    aco_exceptions_resume(co);
+    assert_int_equal(co->is_end, 0);
+    aco_exceptions_resume(co);
+    assert_int_equal(co->is_end, 1);
+    aco_exceptions_leave(&mine);
+    assert_null(mine.caught);
+    assert_int_equal(mine.ct_uncaught, 0);
+    aco_destroy(co);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         instance_test(misuse_names_call_rule_and_coroutine),
+        instance_test(in_c_exceptions_are_none),
     };
     return cmocka_run_group_tests_name("misuse of parts", tests, NULL, NULL);
 }
