@@ -105,7 +105,7 @@
 #define ACO_WORD 8
 #define ACO_RETPTR_SZ 8
 #ifdef __APPLE__
-#define ACO_ASM_LOAD_FPU call _aco_load_fpucw_mxcsr
+#define ACO_ASM_LOAD_FPU call _aco_i_load_fpucw_mxcsr
 #else
 #define ACO_ASM_LOAD_FPU call aco_i_load_fpucw_mxcsr@PLT
 #endif

@@ -32,15 +32,18 @@ check_mach_o() {
 
 for processor in x86_64 arm64; do
     target=$processor-apple-darwin
+    names=(_acosw _aco_save_fpucw_mxcsr _aco_funcp_protector_asm _aco_funcp_protector _aco_acosw_)
+    [[ $processor != x86_64 ]] || names+=(_aco_i_load_fpucw_mxcsr)
     for option in -UACO_CONFIG_SHARE_FPU_MXCSR_ENV -DACO_CONFIG_SHARE_FPU_MXCSR_ENV; do
         compile=(clang "--target=$target" "$option" "${WARNINGS[@]}" -I. -c)
         must "$target $option: acosw.S does not assemble" "${compile[@]}" acosw.S -o "$TMP/acosw.o"
-        check_mach_o "$TMP/acosw.o" _acosw _aco_save_fpucw_mxcsr _aco_funcp_protector_asm \
-            _aco_funcp_protector _aco_acosw_
+        check_mach_o "$TMP/acosw.o" "${names[@]}"
         # The first version with thread-local variables must be named.
         must "$target $option: the inline switch does not assemble" "${compile[@]}" -O2 \
             "--target=$processor-apple-macosx11" -ffreestanding -isystem "$TMP/include" "$TMP/user.c" -o "$TMP/user.o"
-        check_mach_o "$TMP/user.o" _user _aco_acquire
+        check_mach_o "$TMP/user.o" _user _aco_i_acquire
+        [[ $processor/$option != x86_64/-U* ]] ||
+            check_mach_o "$TMP/user.o" _aco_i_load_fpucw_mxcsr
     done
     echo "$target: assembled, not run"
 done

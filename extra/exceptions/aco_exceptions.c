@@ -28,7 +28,7 @@ void aco_exceptions_enter(const aco_exceptions_t *mine)
 
 /* For the inline calls, which return or, while the caller is cancelled, are left by unwinding: what
  * propagates then is the cancellation, and this its first cleanup. */
-void aco_exceptions_return(const aco_exceptions_t *mine)
+void aco_i_exceptions_return(const aco_exceptions_t *mine)
 {
 #ifdef ACO_ARCH_ARM
     if (__cxa_get_globals != NULL && mine->propagating == NULL) {

@@ -49,8 +49,8 @@ static inline void aco_exceptions_yield(void);
 /* Inline, as the switch is: what is kept lies in the frame of the caller, and travels with it. It
  * is a cleanup that brings it back, since aco_cancel() does not let aco_yield() return; so these
  * have to be compiled as the program that includes them, and the library has none of them. */
-#define ACO_EXCEPTIONS_KEPT __attribute__((cleanup(aco_exceptions_return))) aco_exceptions_t
-void aco_exceptions_return(const aco_exceptions_t *mine);
+#define ACO_EXCEPTIONS_KEPT __attribute__((cleanup(aco_i_exceptions_return))) aco_exceptions_t
+void aco_i_exceptions_return(const aco_exceptions_t *mine);
 
 #define ACO_EXCEPTIONS_INLINE static inline __attribute__((ACO_ALWAYS unused))
 

@@ -292,7 +292,7 @@ look_without_list() {
 # Only the program has debug information, and the symbols have a configuration in their names.
 look_at_library_without_debug_information() {
     local options=("${FOUND[0]}" -O2 -DACO_CONFIG_LIST -Daco_gtls_co=aco_gtls_co_configured
-        -Daco_gtls_list=aco_gtls_list_configured -I.)
+        -Daco_i_gtls_list=aco_i_gtls_list_configured -I.)
     must "the library does not compile" "${options[@]}" -c aco.c -o "$TMP/aco.o"
     must "the library does not compile" "${options[@]}" -c acosw.S -o "$TMP/acosw.o"
     must "the sample does not compile" "${options[@]}" -g tools/gdb/sample.c "$TMP/aco.o" \

@@ -16,7 +16,7 @@ PAGES=$TMP/man
 # Exported, since what is inline calls it, and not for users: what aco.h and the headers of optional
 # parts have in their sections on the inline switch.
 INTERNAL=(aco_i_acquire aco_i_assert_failed aco_i_check_resume aco_i_check_running aco_i_continue
-    aco_i_end aco_exceptions_return aco_i_fail aco_i_ferry aco_i_load_fpucw_mxcsr aco_i_misuse
+    aco_i_end aco_i_exceptions_return aco_i_fail aco_i_ferry aco_i_load_fpucw_mxcsr aco_i_misuse
     aco_i_receive aco_i_send aco_i_suspend aco_i_wake)
 
 must "pages.py fails" python3 tools/man/pages.py "$PAGES" "${HEADERS[@]}"
