@@ -452,17 +452,16 @@ make_libraries() {
     make_default_libraries
 }
 
-# The libraries without a variant in their names. All that is public has the version ACO_MAJOR.
+# The libraries without a variant in their names. libaco.map says what the shared one exports.
 make_default_libraries() {
     local so=libaco.so.$VERSION
     make_objects no_valgrind.standaloneFPUenv
     finish_targets
     make_objects no_valgrind.standaloneFPUenv
     make_target "$OUTPUT/libaco.a" "${OBJECTS[@]}" -- ar rcs "$OUTPUT/libaco.a" "${OBJECTS[@]}"
-    printf 'ACO_%s { global: aco_*; acosw; local: *; };\n' "${VERSION%%.*}" > "$OUTPUT/libaco.map"
-    make_target "$OUTPUT/$so" "${OBJECTS[@]}" -- \
+    make_target "$OUTPUT/$so" "${OBJECTS[@]}" libaco.map -- \
         "${COMPILE[@]}" -shared "-Wl,-soname,libaco.so.${VERSION%%.*}" \
-        "-Wl,--version-script=$OUTPUT/libaco.map" "${LINK_FLAGS[@]}" "${OBJECTS[@]}" \
+        -Wl,--version-script=libaco.map "${LINK_FLAGS[@]}" "${OBJECTS[@]}" \
         -o "$OUTPUT/$so"
     ln -sf "$so" "$OUTPUT/libaco.so.${VERSION%%.*}"
     ln -sf "libaco.so.${VERSION%%.*}" "$OUTPUT/libaco.so"
@@ -565,7 +564,7 @@ install_or_remove() {
     local pages=()
     if ((man)); then
         pages=("$OUTPUT/man")
-        python3 tools/man/pages.py "$OUTPUT/man" aco.h aco_assert_override.h extra/*/aco_*.h
+        python3 tools/man/pages.py "$OUTPUT/man" libaco.map aco.h aco_assert_override.h extra/*/aco_*.h
     fi
     if [[ $1 == install ]]; then
         make_default_libraries

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Writes the manual pages from the headers: `pages.py DIRECTORY HEADER...` makes the directory anew,
-with man3/ and man7/ in it. The first header is aco.h. The text of the pages stands nowhere else, so
-they say what the headers say. Relies on the shape of these:
+Writes the manual pages from the headers: `pages.py DIRECTORY MAP HEADER...` makes the directory anew,
+with man3/ and man7/ in it. The map, libaco.map, lists the functions that have pages; the first header
+is aco.h. The text of the pages stands nowhere else, so they say what the headers say. Relies on the
+shape of these:
 
 - The first comment is about the header as a whole and begins with a title, up to a colon. It makes
   a page of section 7, with all comments that belong to no function.
@@ -12,7 +13,7 @@ they say what the headers say. Relies on the shape of these:
 - Comments are prose, with `code` in it, and headings: single lines without a full stop. Indented by
   two are lists: lines with a dash, or with a term, two blanks and its text. Indented by four or more
   is what is shown as it stands.
-- Sections are opened by a bar. Those of INTERNAL are not for users.
+- Sections are opened by a bar. Those of INTERNAL are not for users, nor are functions aco_i_...
 """
 
 import datetime
@@ -24,6 +25,7 @@ import textwrap
 from typing import Iterator, NamedTuple
 
 INTERNAL = {"Processor", "System headers", "The inline switch", "Inline"}
+INTERNAL_NAME = re.compile("aco_i_")
 LONGEST_SUMMARY = 110  # characters
 EXAMPLE = "test_aco_synopsis.c"
 BUILD = "cc ... $(pkg-config --cflags --libs aco)"
@@ -95,7 +97,7 @@ def read_header(path: str, version: str) -> Header:
         intro, *notes = read_notes(file.read().split("\n"))
     changed = int(os.environ.get("SOURCE_DATE_EPOCH", os.path.getmtime(path)))
     date = datetime.datetime.fromtimestamp(changed, datetime.timezone.utc).strftime("%Y-%m-%d")
-    notes = [note for note in notes if note.section not in INTERNAL]
+    notes = [note for note in notes if not is_internal(note)]
     return Header(path, date, version, intro.text, notes)
 
 
@@ -124,11 +126,27 @@ def declarations(code: list[str]) -> Iterator[str]:
         yield re.sub(r"\s+ACO_(CONFIGURED|NOT_FOLLOWED)\(.*\)", "", "\n".join(code[start:at]))
 
 
-def names_of(code: list[str]) -> list[str]:
-    """The functions and macros that code declares."""
-    found = [re.match(r"(?!typedef|struct|enum)[^(]*?\b(aco\w*)\(", text)
-             for text in declarations(code)]
+def names_of(code: list[str], skip: str = "typedef|struct|enum") -> list[str]:
+    """The functions and macros that code declares, but in declarations that begin with `skip`."""
+    found = [re.match(rf"(?!{skip})[^(]*?\b(aco\w*)\(", text) for text in declarations(code)]
     return [match[1] for match in found if match]
+
+
+def is_internal(note: Note) -> bool:
+    names = re.findall(r"\baco\w*(?=\()", " ".join(note.code))
+    return note.section in INTERNAL or (bool(names) and all(map(INTERNAL_NAME.match, names)))
+
+
+def check_list(path: str, notes: list[Note]) -> None:
+    """Ends the program unless the functions that have contracts are those that the map lists."""
+    with open(path, encoding="utf-8") as file:
+        listed = set(re.findall(r"^ +(aco\w*);", file.read(), re.M))
+    declared = {name for note in notes for name in names_of(note.code, "typedef|struct|enum|static|#")}
+    for name in sorted(listed ^ declared):
+        print(f"{path}: {name} is listed, but has no contract in a header" if name in listed else
+              f"{path}: {name} has a contract in a header, but is not listed", file=sys.stderr)
+    if listed != declared:
+        sys.exit(1)
 
 
 def first_sentence(text: str) -> str:
@@ -288,9 +306,10 @@ def overview_page(header: Header, headers: list[Header], contracts: list[Contrac
     return "\n".join(parts)
 
 
-def main(directory: str, *paths: str) -> None:
+def main(directory: str, symbol_map: str, *paths: str) -> None:
     version = read_version(paths[0])
     headers = [read_header(path, version) for path in paths]
+    check_list(symbol_map, [note for header in headers for note in header.notes])
     contracts = {header.name: list(find_contracts(header)) for header in headers}
     known = {name for some in contracts.values() for contract in some for name in contract.names}
     shutil.rmtree(directory, ignore_errors=True)
@@ -311,6 +330,6 @@ def main(directory: str, *paths: str) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3:
+    if len(sys.argv) < 4:
         sys.exit(__doc__)
     main(*sys.argv[1:])
