@@ -6,7 +6,8 @@
  * resume of a coroutine, which starts it, and its last one, in which it checks its data and ends,
  * are not timed. Frames have a least size, and grow by 16 bytes: a group of rows gets the size
  * nearest to its nominal one that this compiler makes, and says which. Each group runs in a process
- * of its own, so that its peak of resident memory is its own too.
+ * of its own, so that its peak of resident memory is its own too. At the end stands processor time
+ * beside wall time: where it is much less, others took the processor, and figures mean nothing.
  *
  * The status is 1 if a resume was lost or a byte of a coroutine's data was wrong.
  */
@@ -38,6 +39,7 @@
 #define NUMBER_TEXT_SZ 32u  /* bytes of a 64-bit number with commas, at least */
 #define COMMENT_SZ 64u      /* bytes */
 #define PROGRESS_WIDTH 60   /* columns */
+#define BUSY_SHARE 0.95     /* of a group's time; with less of a processor, its rows mean nothing */
 #define LIFE_BATCH 1000u    /* coroutines created at a time where nothing is copied */
 #define CO_OVERHEAD_SZ 48u  /* bytes of a coroutine beside aco_t and save stack, at most */
 
@@ -521,10 +523,48 @@ static void run_group(const struct group *group)
     aco_destroy(main_co);
 }
 
+static struct {
+    uint64_t wall_ns, processor_ns; /* of all groups */
+    size_t busy_groups;             /* that others kept from the processor */
+} spent;
+
+/* Of the processes of groups that have ended, in ns. */
+static uint64_t processor_time(void)
+{
+    struct rusage usage;
+    int got = getrusage(RUSAGE_CHILDREN, &usage);
+    assert(got == 0);
+    return (uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000000u +
+           (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1000u;
+}
+
+/* What a group took, and whether it had a processor all the time. */
+static void add_time(uint64_t wall_ns, uint64_t processor_ns)
+{
+    spent.wall_ns += wall_ns;
+    spent.processor_ns += processor_ns;
+    if ((double)processor_ns < BUSY_SHARE * (double)wall_ns) {
+        printf("    TOO BUSY: others had the processor %.0f %% of this time; ignore these rows\n",
+               100.0 - 100.0 * (double)processor_ns / (double)wall_ns);
+        spent.busy_groups++;
+    }
+}
+
+static void print_time(void)
+{
+    printf("\n%.1f s of processor time in %.1f s\n", (double)spent.processor_ns / NS_PER_S,
+           (double)spent.wall_ns / NS_PER_S);
+    if (spent.busy_groups != 0) {
+        printf("The machine was TOO BUSY in %zu of %zu groups: run this again when it is idle.\n",
+               spent.busy_groups, progress.groups);
+    }
+}
+
 /* 1 if the process of the group ended as it should. */
 static int run_group_apart(const struct group *group)
 {
     fflush(NULL);
+    uint64_t begin = now(), processor_begin = processor_time();
     pid_t child = fork();
     assert(child >= 0);
     if (child == 0) {
@@ -535,6 +575,7 @@ static int run_group_apart(const struct group *group)
     pid_t ended = waitpid(child, &status, 0);
     assert(ended == child);
     clear_progress();
+    add_time(now() - begin, processor_time() - processor_begin);
     return WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SUCCESS;
 }
 
@@ -707,5 +748,6 @@ int main(int argc, char **argv)
     }
     size_t failed = is_headline ? run_groups(headline_groups, COUNT(headline_groups))
                                 : run_groups(all_groups, COUNT(all_groups));
+    print_time();
     return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
