@@ -206,8 +206,9 @@ int main(int argc, char **argv)
     static struct scheduler scheduler;
     uint32_t seed;
     if (!read_seed(argc, argv, &seed)) {
-        fprintf(stderr, "usage: %s [seed, a number]\n", argv[0]);
-        return 2;
+        int is_asked = argc == 2 && strcmp(argv[1], "-h") == 0;
+        fprintf(is_asked ? stdout : stderr, "usage: %s [-h | SEED, a number]\n", argv[0]);
+        return is_asked ? 0 : 2;
     }
     printf("seed %lu\n", (unsigned long)seed);
 
