@@ -32,7 +32,8 @@ readonly USAGE="usage: ./make.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] 
   DESTDIR         what to put before these names, for packagers
 
 A variant is output/NAME..[m32.]{no_valgrind|valgrind}.{standaloneFPUenv|shareFPUenv}
-or output/NAME..{arm64|riscv64|arm|thumb}.no_valgrind.{standaloneFPUenv|shareFPUenv}"
+or output/NAME..{arm64|riscv64|arm|thumb}.no_valgrind.{standaloneFPUenv|shareFPUenv};
+the two dots, as in libaco, end NAME"
 
 shopt -s nullglob
 # Optional parts, each in a folder of its own.
