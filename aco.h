@@ -47,18 +47,448 @@
 #define ACO_VERSION_PATCH 0
 #define ACO_VERSION (ACO_VERSION_MAJOR * 10000 + ACO_VERSION_MINOR * 100 + ACO_VERSION_PATCH)
 
-/* ==== Processor ============================================================================== */
+/* ==== Configuration ========================================================================== */
+
+/*
+ * Of the whole program, library included:
+ *   ACO_CONFIG_SHARE_FPU_MXCSR_ENV  all coroutines share one set of control words: the switch
+ *                                   neither saves nor loads them, which on x86 costs it some 10 ns
+ *   ACO_USE_VALGRIND                tells memcheck of share stacks and of copies
+ *   ACO_USE_ASAN, ACO_USE_TSAN      tell AddressSanitizer, ThreadSanitizer of stacks and switches;
+ *                                   set by this header if the compiler says that one is on, and
+ *                                   unset if not
+ *   ACO_CONFIG_LIST                 keeps a list of each thread's coroutines, for debuggers; destroy
+ *                                   one on its own thread, or after that has ended, and of an aco_t
+ *                                   and its copies the original
+ *   ACO_CONFIG_STRESS               every yield evicts, every eviction moves the save stack, and
+ *                                   what lies unused is overwritten: finds stray pointers
+ * Of a single translation unit, if so wanted:
+ *   ACO_CONFIG_NO_INLINE_SWITCH     the inline functions call acosw(). Needed where a function gets
+ *                                   more registers from an attribute than from the options; and
+ *                                   where a variable is kept in a register for good, as by
+ *                                   `register long v __asm__("r15")` outside of all functions: gcc
+ *                                   does not say that the inline switch loses it, while acosw()
+ *                                   keeps a callee-saved one for each coroutine
+ *   ACO_CONFIG_DLOPEN               it refers to nothing that it does not call, for a program that
+ *                                   opens the library at run time
+ *
+ * A translation unit that includes this header and a library of different configuration do not
+ * link: each refers to the library by a name with its configuration. Instead of by the linker,
+ * ACO_CONFIG_DLOPEN lets it be found by dlsym(library, ACO_CONFIG_NAME("aco_thread_init")), which
+ * is NULL if the configuration is another one, otherwise void (*)(aco_cofuncp_t, int): it does
+ * what aco_thread_init() does, and its second argument is ACO_VERSION.
+ */
+
+#if !defined(__ASSEMBLER__) && defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ACO_SEES_ASAN
+#endif
+#if __has_feature(thread_sanitizer)
+#define ACO_SEES_TSAN
+#endif
+#endif
+#undef ACO_USE_ASAN
+#undef ACO_USE_TSAN
+#if defined(__SANITIZE_ADDRESS__) || defined(ACO_SEES_ASAN)
+#define ACO_USE_ASAN
+#endif
+#if defined(__SANITIZE_THREAD__) || defined(ACO_SEES_TSAN)
+#define ACO_USE_TSAN
+#endif
+
+/* ==== System headers ========================================================================= */
+
+#if defined(_WIN32) || defined(__CYGWIN__)
+#error "aco has no block for Windows, whose ABI is another one: build for Linux, as in WSL"
+#endif
+
+#ifndef __ASSEMBLER__
+
+/* Not all are needed here; programs have always got them through this header. */
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+#ifdef ACO_USE_VALGRIND
+#include <valgrind/valgrind.h>
+#endif
+
+#define ACO_NORETURN __attribute__((noreturn))
+
+/* For a function that does not follow its n-th argument: what that points to may have no value. */
+#if defined(__GNUC__) && __GNUC__ >= 11
+#define ACO_NOT_FOLLOWED(n) __attribute__((access(none, n)))
+#else
+#define ACO_NOT_FOLLOWED(n)
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#endif /* __ASSEMBLER__ */
+
+/* ==== Types ================================================================================== */
 
 /*
  * reg[] holds what a suspended coroutine keeps nowhere else. Its words mean the same after an
  * inline suspension and after one in acosw(), so that either way of switching continues the other.
- * One convention goes with them: on arrival, the register that carried `to` still does, and so
- * holds the coroutine arrived at.
  */
 #define ACO_REG_IDX_RETADDR 0 /* address at which it continues */
 #define ACO_REG_IDX_SP 1      /* stack pointer */
 #define ACO_REG_IDX_BP 2      /* frame pointer */
 #define ACO_REG_IDX_FPU 3     /* control words; no such word with ACO_CONFIG_SHARE_FPU_MXCSR_ENV */
+
+#ifdef ACO_CONFIG_SHARE_FPU_MXCSR_ENV
+#define ACO_REG_WORDS 3
+#else
+#define ACO_REG_WORDS 4
+#endif
+
+#ifndef __ASSEMBLER__
+
+typedef struct aco_s aco_t;
+typedef struct aco_share_stack_s aco_share_stack_t;
+
+/* An entry function, or a last-word function. */
+typedef void (*aco_cofuncp_t)(void);
+
+/* Private memory of a coroutine for its live frames while another owns its share stack. */
+typedef struct {
+    void *ptr;         /* the frames of one that is saved out: ptr[0..valid_sz) */
+    size_t sz;         /* bytes at ptr; grows when a save needs more */
+    size_t valid_sz;   /* bytes saved out now; 0 in init and for the owner */
+    size_t max_cpsz;   /* largest valid_sz so far: the save_stack_sz that would have been right */
+    size_t ct_save;    /* times saved out */
+    size_t ct_restore; /* times restored */
+} aco_save_stack_t;
+
+/* A stack that coroutines run on. It grows from align_retptr down to ptr. */
+struct aco_share_stack_s {
+    void *ptr;               /* lowest byte of the stack */
+    size_t sz;               /* bytes from ptr on; whole pages, unless the memory is the caller's */
+    void *align_highptr;     /* end of what is used, aligned to 16 */
+    void *align_retptr;      /* below: a word that always holds the protector's address */
+    size_t align_limit;      /* bytes from ptr to align_retptr: no coroutine has more live bytes */
+    size_t align_validsz;    /* bytes from ptr to align_highptr; nothing depends on it */
+    aco_t *owner;            /* in_place, to be read; a program may set it to NULL */
+    size_t ct_coroutines;    /* private: coroutines that start, or have started, on it */
+    aco_t *in_place;         /* private: the owner, NULL if there is none */
+    size_t usual_sz;         /* private: bytes of a save stack where no size is asked for */
+    char guard_page_enabled; /* 1: the page below ptr faults when written */
+    char is_pooled;          /* private: 1 if it is a stack pool's, which alone destroys it */
+    char is_destroyed;       /* private: only this struct is left, for coroutines that outlive it */
+    void *real_ptr;          /* the mapping, guard page included */
+    size_t real_sz;          /* its bytes; 0 if the memory is the caller's, to be left alone */
+#ifdef ACO_USE_VALGRIND
+    unsigned valgrind_stk_id; /* what VALGRIND_STACK_REGISTER gave */
+#endif
+};
+
+/* A coroutine. What a switch in place touches comes first. */
+struct aco_s {
+    void *reg[ACO_REG_WORDS];       /* of a suspended one: see ACO_REG_IDX_* */
+    aco_t *main_co;                 /* its parent, who resumes it; NULL for a main coroutine */
+    char is_end;                    /* 1 once it has called aco_exit() */
+    char is_owner;                  /* 1 if share_stack->in_place is this one */
+    char blocks;                    /* ACO_BLOCK_*: what aco_destroy() frees; ACO_HAS_MARK */
+    char wakes;                     /* 1: see aco_set_waker() */
+    int32_t base;                   /* see ACO_BASE; before the start, see ACO_HAS_MARK */
+    aco_share_stack_t *share_stack; /* where it runs, or starts; NULL for a main coroutine */
+    aco_save_stack_t save_stack;    /* at first, memory that follows this struct */
+    aco_cofuncp_t fp;               /* entry function */
+    void *arg;                      /* the user's; see aco_get_arg() */
+#if defined(ACO_USE_ASAN) || defined(ACO_USE_TSAN)
+    void *sanitizer_state;  /* ASan's fake stack while it is suspended; TSan's fiber */
+    void *sanitizer_shadow; /* ASan's shadow bytes of the frames that are saved out */
+    const void *stack_ptr;  /* lowest byte of the stack it runs on */
+    size_t stack_sz;        /* its bytes */
+    void *sanitizer_sp;     /* of a suspended main coroutine: no frame lies below; else NULL */
+#endif
+#ifdef ACO_CONFIG_LIST
+    aco_t *list_next; /* the next older coroutine of its thread */
+    aco_t *list_prev; /* the next newer one; NULL for the newest */
+    aco_t *list_self; /* this one, but in a copy of an aco_t, which is in no list */
+#endif
+};
+
+/* ==== Life of a thread ======================================================================= */
+
+/*
+ * Prepares the calling thread; call it once per thread before anything else. New coroutines of
+ * the thread start with the control words that the thread has now. `last_word` is called, on the
+ * offender's stack, when a coroutine returns from its entry function; the process aborts when it
+ * returns. NULL keeps the one there was: at first the default one, which names the coroutine on
+ * stderr. May be called again, to change either. Where it was not called, aco_create() calls it
+ * with NULL. Aborts if the library contradicts itself (see aco_runtime_test()), and if the caller's
+ * header is of another major version than the library, or newer.
+ */
+void aco_thread_init(aco_cofuncp_t last_word);
+
+/*
+ * Sets where memory comes from: what is allocated from now on, in any thread, comes from `allocate`
+ * (bytes, in blocks aligned to 16; NULL with errno on failure) and goes back by `release`. Call it
+ * before all else; malloc() and free() are the default. Share stacks are mapped, not allocated.
+ */
+void aco_set_allocator(void *(*allocate)(size_t sz), void (*release)(void *ptr));
+
+/*
+ * The version of the library that is linked, to be compared with the header's ACO_VERSION.
+ */
+int aco_version(void);
+
+/*
+ * Checks at run time what can't be checked before: that aco.c, acosw.S and the system fit together.
+ * Aborts with words if not. aco_thread_init() calls it.
+ */
+void aco_runtime_test(void);
+
+/* ==== Share stacks =========================================================================== */
+
+/*
+ * Makes a share stack on which a coroutine can have at least `sz` bytes of frames, and at least
+ * 4096; 0 means 2 MiB. Sizes are rounded up to whole pages. With `guard_page_enabled` 1 the page
+ * below faults when written, so that an overflow is a SIGSEGV; with 0 it is silent corruption. A
+ * frame larger than a page can miss it, unless the program is compiled with
+ * -fstack-clash-protection, which makes functions touch each page of such a frame in turn. Memory
+ * is committed as it is touched, in small pages. Cost: some microseconds (system calls, and a page
+ * fault for every page when first touched); reuse share stacks. Aborts if memory or mappings run
+ * out.
+ */
+aco_share_stack_t *aco_share_stack_new2(size_t sz, char guard_page_enabled);
+
+/* The same as aco_share_stack_new2(sz, 1). */
+aco_share_stack_t *aco_share_stack_new(size_t sz);
+
+/* The same as aco_share_stack_new2(), but if memory or mappings run out, returns NULL with errno. */
+aco_share_stack_t *aco_try_share_stack_new2(size_t sz, char guard_page_enabled);
+
+/*
+ * Makes a share stack in the `sz` bytes at `memory`: the struct lies at their end, the stack below.
+ * They are the caller's again once the share stack and all coroutines on it were destroyed. Nothing
+ * is allocated. There is no guard page, unless the caller puts one below and says so in
+ * guard_page_enabled and real_ptr; nor are huge pages kept away, of which one would make a small
+ * stack cost 2 MiB: that is the caller's madvise(). Returns NULL with EINVAL if `memory` is NULL or
+ * so small that the stack would have less than 4096 bytes.
+ */
+aco_share_stack_t *aco_share_stack_new_in(void *memory, size_t sz);
+
+/*
+ * Frees a share stack. Coroutines on it that don't run may be destroyed later, in any order; until
+ * then the struct remains, and resuming one aborts. Cost: some microseconds (a system call). Aborts
+ * if it is NULL, or a coroutine on it is running or waits for one that it resumed.
+ */
+void aco_share_stack_destroy(aco_share_stack_t *share_stack);
+
+/* ==== Life of a coroutine ==================================================================== */
+
+/*
+ * Makes a coroutine in state init, which runs `fp` on `share_stack` when `main_co`, its parent,
+ * resumes it; neither may be NULL, nor `fp` unless reg[] is set by hand before the first resume.
+ * `arg` is for aco_get_arg(). The parent is a main coroutine, or any other one on another share
+ * stack. `save_stack_sz` is the size in bytes of its first save stack, which grows when needed; 0
+ * means 64, or up to 512 if coroutines on this share stack came to need that. With (NULL, NULL, 0,
+ * fp, arg), of which the last two are usually NULL, makes the calling thread's main coroutine
+ * instead. May be called from any coroutine. Cost: one malloc(). Aborts on misuse and when memory
+ * runs out.
+ */
+aco_t *aco_create(aco_t *main_co, aco_share_stack_t *share_stack, size_t save_stack_sz,
+                  aco_cofuncp_t fp, void *arg);
+
+/* The same as aco_create(), but if memory runs out, returns NULL with errno. */
+aco_t *aco_try_create(aco_t *main_co, aco_share_stack_t *share_stack, size_t save_stack_sz,
+                      aco_cofuncp_t fp, void *arg);
+
+/*
+ * The same as aco_create() in the `sz` bytes at `memory`, which are the caller's before and after:
+ * the aco_t, and its first save stack in what remains. Nothing is allocated, now or later, unless
+ * the save stack must grow. Returns NULL with EINVAL if `memory` is not aligned to 16 bytes or less
+ * than sizeof(aco_t) rounded up to 16.
+ */
+aco_t *aco_create_in(void *memory, size_t sz, aco_t *main_co, aco_share_stack_t *share_stack,
+                     aco_cofuncp_t fp, void *arg);
+
+/*
+ * Brings a coroutine in any state but running back to init, to run `fp` with `arg`: on the same
+ * share stack, with the same save stack and statistics, and the control words that aco_thread_init()
+ * last found. Nothing on its stack is unwound. Cost: a few ns. Aborts on misuse.
+ */
+void aco_reset(aco_t *co, aco_cofuncp_t fp, void *arg);
+
+/*
+ * Starts or continues `co`; returns when it yields or exits. The caller must be co->main_co, and
+ * `co` not ended. Cost: a few ns where `co` owns its share stack or nobody does. Otherwise the
+ * owner's live frames are copied out and those of `co` in. Control words of the caller are kept;
+ * those of `co` are its own, unless the configuration shares them. Aborts on misuse, when the
+ * owner has overrun its share stack, and when memory for the owner's save stack runs out.
+ */
+void aco_resume(aco_t *co);
+
+/*
+ * Suspends the calling coroutine and continues its parent; returns when resumed. The caller
+ * must be a non-main coroutine; in aco_yield1(), it must be `co`. Cost: a few ns. Aborts on misuse.
+ */
+void aco_yield(void);
+void aco_yield1(aco_t *co);
+
+/*
+ * Suspends the calling coroutine and starts or continues `co`, another one of the same parent, not
+ * ended: what aco_yield() and then aco_resume(co) by the parent would do, with one switch. The
+ * parent goes on where it last resumed when one of them yields. Cost: a few ns where `co` owns its
+ * share stack; otherwise copies as in aco_resume(), done on the stack of the parent, which needs
+ * some KiB there. Aborts on misuse and as aco_resume() does.
+ */
+void aco_yield_to(aco_t *co);
+
+/*
+ * Ends the calling coroutine, which gives up its share stack, and continues its parent. The
+ * caller must be a non-main coroutine; in aco_exit1(), it must be `co`. Cost: a few ns. Nothing on
+ * its stack is unwound. Aborts on misuse.
+ */
+ACO_NORETURN void aco_exit(void);
+ACO_NORETURN void aco_exit1(aco_t *co);
+
+/*
+ * Frees a coroutine in any state but running, and its save stack; gives up its share stack if it
+ * is the owner. Nothing on its stack is unwound. A main coroutine is destroyed by its own thread,
+ * on the thread's stack. Those whose parent is destroyed must not be resumed any more, which is not
+ * seen: destroy them, too. Cost: one or two free(). Aborts on misuse.
+ */
+void aco_destroy(aco_t *co);
+
+/* Sets the pointer `ptr` to `sz` new bytes of malloc(), or aborts with words. */
+#define aco_new(ptr, sz)                                                                           \
+    do {                                                                                           \
+        (ptr) = ACO_CAST(__typeof__(ptr), malloc(sz));                                             \
+        aco_assertalloc_ptr(ptr);                                                                  \
+    } while (0)
+
+/* ==== Questions ============================================================================== */
+
+/*
+ * The running coroutine, which is also in the thread-local variable aco_gtls_co. On the thread's
+ * own stack: NULL before the first aco_resume() of the thread, the main coroutine after it.
+ */
+aco_t *aco_get_co(void);
+aco_t *aco_co(void);
+
+/* aco_get_co()->arg. Aborts where aco_get_co() is NULL. */
+void *aco_get_arg(void);
+
+/* 1 if `co` is a main coroutine, otherwise 0. Aborts if it is NULL. */
+int aco_is_main_co(const aco_t *co);
+
+/* The state of `co`. Running are the coroutine that runs and those that wait for one that they have
+ * resumed, up to the main coroutine; other main coroutines, and one before its first resume, are
+ * suspended. Aborts if it is NULL. */
+typedef enum {
+    ACO_STATUS_INIT,
+    ACO_STATUS_RUNNING,
+    ACO_STATUS_SUSPENDED,
+    ACO_STATUS_END
+} aco_status_t;
+aco_status_t aco_status(const aco_t *co);
+
+/*
+ * Whether `ptr` points into the share stack that the caller runs on; 0 on the thread's own stack.
+ * For debug checks of what somebody keeps while the caller is suspended, be it the kernel or
+ * another coroutine: what a copying coroutine has there is then elsewhere, and other frames in its
+ * place. A standalone one may let its own be kept. Any pointer will do, it is not followed. (Where
+ * AddressSanitizer detects use after return, locals are on no stack, and stay where they are: 0.)
+ */
+int aco_on_own_stack(const void *ptr) ACO_NOT_FOLLOWED(1);
+
+/* ==== Assertions ============================================================================= */
+
+/* Check what must be true, in every build: on failure, a line on stderr with the place, then
+ * abort(). */
+#define aco_assert(EX) ACO_ASSERT(EX, "assertion failed: " #EX)
+#define aco_assertptr(ptr) ACO_ASSERT((ptr) != NULL, "assertion failed: " #ptr " is NULL")
+#define aco_assertalloc_bool(b) ACO_ASSERT(b, "out of memory: " #b)
+#define aco_assertalloc_ptr(ptr) ACO_ASSERT((ptr) != NULL, "out of memory: " #ptr " is NULL")
+
+/* Which way a condition usually goes, for the compiler. */
+#define aco_likely(EX) __builtin_expect(!!(EX), 1)
+#define aco_unlikely(EX) __builtin_expect(!!(EX), 0)
+
+/* ==== For bindings, debuggers and the curious ================================================ */
+
+/*
+ * The switch as a function, by hand (acosw.S): suspends `from`, which must be the caller, and
+ * continues `to`, which must be suspended with its frames in place. Returns, nothing of use, when
+ * `from` is continued. No check, no copy, and aco_gtls_co is the caller's affair; so is, where a
+ * sanitizer is in use, ACO_TELL_SWITCH(from, to) right before the call. Whatever either side was or
+ * will be resumed with, this and the inline switch go together.
+ */
+void *acosw(aco_t *from, aco_t *to);
+
+/* Writes the caller's control words to the 4 bytes at `p`, in the form of reg[ACO_REG_IDX_FPU]. */
+void aco_save_fpucw_mxcsr(void *p);
+
+/*
+ * Sets what a coroutine calls when it wakes, for optional parts: a suspended coroutine whose field
+ * `wakes` is 1 calls `waker` as soon as it is continued, on its own stack, in place of the return
+ * from aco_yield() or aco_yield_to(). `wakes` is 0 again by then. Not for one that was suspended by
+ * acosw() alone. One waker for the process.
+ */
+void aco_set_waker(void (*waker)(aco_t *co));
+
+/* Where an entry function would return to: what every *align_retptr holds. Not callable. */
+void aco_funcp_protector_asm(void);
+
+/* What aco_funcp_protector_asm() calls: the thread's last-word function, then abort(). */
+ACO_NORETURN void aco_funcp_protector(void);
+
+/* For a function that reads or writes another coroutine's frames: AddressSanitizer leaves it be. */
+#define aco_attr_no_asan __attribute__((no_sanitize_address))
+
+#endif /* __ASSEMBLER__ */
+
+/* ==== Internals: users can stop reading here ================================================= */
+
+/*
+ * The switch, which is inlined, and what it needs. Names that are not mentioned above may change
+ * with any version.
+ */
+
+/* What stands for a configuration in names. */
+#ifdef ACO_CONFIG_SHARE_FPU_MXCSR_ENV
+#define ACO_SWITCH_CONFIG aco_acosw_shareFPUenv
+#else
+#define ACO_SWITCH_CONFIG aco_acosw_standaloneFPUenv
+#endif
+#ifdef ACO_USE_VALGRIND
+#define ACO_TAG_VALGRIND "_valgrind"
+#else
+#define ACO_TAG_VALGRIND "_no_valgrind"
+#endif
+#if defined(ACO_USE_ASAN)
+#define ACO_TAG_SANITIZER "_asan"
+#elif defined(ACO_USE_TSAN)
+#define ACO_TAG_SANITIZER "_tsan"
+#else
+#define ACO_TAG_SANITIZER ""
+#endif
+#ifdef ACO_CONFIG_LIST
+#define ACO_TAG_LIST "_list"
+#else
+#define ACO_TAG_LIST ""
+#endif
+#ifdef ACO_CONFIG_STRESS
+#define ACO_TAG_STRESS "_stress"
+#else
+#define ACO_TAG_STRESS ""
+#endif
+#define ACO_CONFIG_NAME(name)                                                                      \
+    name "_" ACO_STR(ACO_SWITCH_CONFIG) ACO_TAG_VALGRIND ACO_TAG_SANITIZER ACO_TAG_LIST            \
+        ACO_TAG_STRESS
+#define ACO_CONFIGURED(name) __asm__(ACO_STR(__USER_LABEL_PREFIX__) ACO_CONFIG_NAME(name))
+
+/* ==== Processor ============================================================================== */
 
 /*
  * Each processor has one block here and one in acosw.S. docs/porting.md says what both owe. This
@@ -72,6 +502,9 @@
  *                             is continued, the variable `to` holds it.
  * Where it does not, the inline functions call acosw(). The statement fills reg[] and names every
  * other register as clobbered: the compiler then saves those that are live, and no more.
+ *
+ * One convention goes with reg[]: on arrival, the register that carried `to` still does, and so
+ * holds the coroutine arrived at.
  */
 #define ACO_STR(...) ACO_STR_EXPANDED(__VA_ARGS__)
 #define ACO_STR_EXPANDED(...) #__VA_ARGS__
@@ -96,10 +529,7 @@
 #endif
 #endif
 
-#if defined(_WIN32) || defined(__CYGWIN__)
-#error "aco has no block for Windows, whose ABI is another one: build for Linux, as in WSL"
-
-#elif defined(__x86_64__) && defined(__LP64__)
+#if defined(__x86_64__) && defined(__LP64__)
 
 #define ACO_ARCH_X86_64
 #define ACO_WORD 8
@@ -536,216 +966,15 @@ write one in aco.h, section Processor, and one in acosw.S; docs/porting.md says 
 #define ACO_ASM_LAND(insn)
 #endif
 
-/* ==== Configuration ========================================================================== */
-
-/*
- * Of the whole program, library included:
- *   ACO_CONFIG_SHARE_FPU_MXCSR_ENV  all coroutines share one set of control words: the switch
- *                                   neither saves nor loads them, which on x86 costs it some 10 ns
- *   ACO_USE_VALGRIND                tells memcheck of share stacks and of copies
- *   ACO_USE_ASAN, ACO_USE_TSAN      tell AddressSanitizer, ThreadSanitizer of stacks and switches;
- *                                   set by this header if the compiler says that one is on, and
- *                                   unset if not
- *   ACO_CONFIG_LIST                 keeps a list of each thread's coroutines, for debuggers; destroy
- *                                   one on its own thread, or after that has ended, and of an aco_t
- *                                   and its copies the original
- *   ACO_CONFIG_STRESS               every yield evicts, every eviction moves the save stack, and
- *                                   what lies unused is overwritten: finds stray pointers
- * Of a single translation unit, if so wanted:
- *   ACO_CONFIG_NO_INLINE_SWITCH     the inline functions call acosw(). Needed where a function gets
- *                                   more registers from an attribute than from the options; and
- *                                   where a variable is kept in a register for good, as by
- *                                   `register long v __asm__("r15")` outside of all functions: gcc
- *                                   does not say that the inline switch loses it, while acosw()
- *                                   keeps a callee-saved one for each coroutine
- *   ACO_CONFIG_DLOPEN               it refers to nothing that it does not call, for a program that
- *                                   opens the library at run time
- *
- * A translation unit that includes this header and a library of different configuration do not
- * link: each refers to the library by a name with its configuration. Instead of by the linker,
- * ACO_CONFIG_DLOPEN lets it be found by dlsym(library, ACO_CONFIG_NAME("aco_thread_init")), which
- * is NULL if the configuration is another one, otherwise void (*)(aco_cofuncp_t, int): it does
- * what aco_thread_init() does, and its second argument is ACO_VERSION.
- */
-
-#if !defined(__ASSEMBLER__) && defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define ACO_SEES_ASAN
-#endif
-#if __has_feature(thread_sanitizer)
-#define ACO_SEES_TSAN
-#endif
-#endif
-#undef ACO_USE_ASAN
-#undef ACO_USE_TSAN
-#if defined(__SANITIZE_ADDRESS__) || defined(ACO_SEES_ASAN)
-#define ACO_USE_ASAN
-#endif
-#if defined(__SANITIZE_THREAD__) || defined(ACO_SEES_TSAN)
-#define ACO_USE_TSAN
-#endif
-
-#ifdef ACO_CONFIG_SHARE_FPU_MXCSR_ENV
-#define ACO_REG_WORDS 3
-#define ACO_SWITCH_CONFIG aco_acosw_shareFPUenv
-#else
-#define ACO_REG_WORDS 4
-#define ACO_SWITCH_CONFIG aco_acosw_standaloneFPUenv
-#endif
-#ifdef ACO_USE_VALGRIND
-#define ACO_TAG_VALGRIND "_valgrind"
-#else
-#define ACO_TAG_VALGRIND "_no_valgrind"
-#endif
-#if defined(ACO_USE_ASAN)
-#define ACO_TAG_SANITIZER "_asan"
-#elif defined(ACO_USE_TSAN)
-#define ACO_TAG_SANITIZER "_tsan"
-#else
-#define ACO_TAG_SANITIZER ""
-#endif
-#ifdef ACO_CONFIG_LIST
-#define ACO_TAG_LIST "_list"
-#else
-#define ACO_TAG_LIST ""
-#endif
-#ifdef ACO_CONFIG_STRESS
-#define ACO_TAG_STRESS "_stress"
-#else
-#define ACO_TAG_STRESS ""
-#endif
-#define ACO_CONFIG_NAME(name)                                                                      \
-    name "_" ACO_STR(ACO_SWITCH_CONFIG) ACO_TAG_VALGRIND ACO_TAG_SANITIZER ACO_TAG_LIST            \
-        ACO_TAG_STRESS
-#define ACO_CONFIGURED(name) __asm__(ACO_STR(__USER_LABEL_PREFIX__) ACO_CONFIG_NAME(name))
-
 #ifndef __ASSEMBLER__
 
-/* ==== System headers ========================================================================= */
-
-/* Not all are needed here; programs have always got them through this header. */
-#include <limits.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <time.h>
-#include <unistd.h>
-#ifdef ACO_USE_VALGRIND
-#include <valgrind/valgrind.h>
-#endif
-
-#define aco_likely(EX) __builtin_expect(!!(EX), 1)
-#define aco_unlikely(EX) __builtin_expect(!!(EX), 0)
-
-/* For a function that reads or writes another coroutine's frames: AddressSanitizer leaves it be. */
-#define aco_attr_no_asan __attribute__((no_sanitize_address))
-
-/* A function that is inline here and exported by the library under the same name. Compilers do not
- * inline into a function that differs in what a sanitizer may do, so there it is not forced. */
-#if defined(ACO_USE_ASAN) || defined(ACO_USE_TSAN)
-#define ACO_ALWAYS
-#else
-#define ACO_ALWAYS always_inline,
-#endif
-#ifndef ACO_INLINE
-#define ACO_INLINE extern inline __attribute__((ACO_ALWAYS gnu_inline))
-#endif
-#define ACO_NORETURN __attribute__((noreturn))
-
-/* For a function that does not follow its n-th argument: what that points to may have no value. */
-#if defined(__GNUC__) && __GNUC__ >= 11
-#define ACO_NOT_FOLLOWED(n) __attribute__((access(none, n)))
-#else
-#define ACO_NOT_FOLLOWED(n)
-#endif
-
-/* As C++ has it where programs ask for warnings of C's casts and of a zero for a pointer. */
-#ifdef __cplusplus
-#define ACO_CAST(type, ptr) static_cast<type>(ptr)
-#define ACO_NULL nullptr
-#else
-#define ACO_CAST(type, ptr) ((type)(ptr))
-#define ACO_NULL NULL
-#endif
-
-#ifdef __cplusplus
-extern "C" {
-#endif
-
-/* ==== Types ================================================================================== */
-
-typedef struct aco_s aco_t;
-typedef struct aco_share_stack_s aco_share_stack_t;
-
-/* An entry function, or a last-word function. */
-typedef void (*aco_cofuncp_t)(void);
-
-/* Private memory of a coroutine for its live frames while another owns its share stack. */
-typedef struct {
-    void *ptr;         /* the frames of one that is saved out: ptr[0..valid_sz) */
-    size_t sz;         /* bytes at ptr; grows when a save needs more */
-    size_t valid_sz;   /* bytes saved out now; 0 in init and for the owner */
-    size_t max_cpsz;   /* largest valid_sz so far: the save_stack_sz that would have been right */
-    size_t ct_save;    /* times saved out */
-    size_t ct_restore; /* times restored */
-} aco_save_stack_t;
-
-/* A stack that coroutines run on. It grows from align_retptr down to ptr. */
-struct aco_share_stack_s {
-    void *ptr;               /* lowest byte of the stack */
-    size_t sz;               /* bytes from ptr on; whole pages, unless the memory is the caller's */
-    void *align_highptr;     /* end of what is used, aligned to 16 */
-    void *align_retptr;      /* below: a word that always holds the protector's address */
-    size_t align_limit;      /* bytes from ptr to align_retptr: no coroutine has more live bytes */
-    size_t align_validsz;    /* bytes from ptr to align_highptr; nothing depends on it */
-    aco_t *owner;            /* in_place, to be read; a program may set it to NULL */
-    size_t ct_coroutines;    /* private: coroutines that start, or have started, on it */
-    aco_t *in_place;         /* private: the owner, NULL if there is none */
-    size_t usual_sz;         /* private: bytes of a save stack where no size is asked for */
-    char guard_page_enabled; /* 1: the page below ptr faults when written */
-    char is_pooled;          /* private: 1 if it is a stack pool's, which alone destroys it */
-    char is_destroyed;       /* private: only this struct is left, for coroutines that outlive it */
-    void *real_ptr;          /* the mapping, guard page included */
-    size_t real_sz;          /* its bytes; 0 if the memory is the caller's, to be left alone */
-#ifdef ACO_USE_VALGRIND
-    unsigned valgrind_stk_id; /* what VALGRIND_STACK_REGISTER gave */
-#endif
-};
+/* ==== For the library and its optional parts ================================================= */
 
 #define ACO_BLOCK_CO 1         /* the aco_t, with its first save stack */
 #define ACO_BLOCK_SAVE_STACK 2 /* save_stack.ptr, once it has outgrown that */
 #define ACO_HAS_MARK 4         /* `base` has bits of the address of the share stack that counts it */
 
-/* A coroutine. What a switch in place touches comes first. */
-struct aco_s {
-    void *reg[ACO_REG_WORDS];       /* of a suspended one: see ACO_REG_IDX_* */
-    aco_t *main_co;                 /* its parent, who resumes it; NULL for a main coroutine */
-    char is_end;                    /* 1 once it has called aco_exit() */
-    char is_owner;                  /* 1 if share_stack->in_place is this one */
-    char blocks;                    /* ACO_BLOCK_*: what aco_destroy() frees; ACO_HAS_MARK */
-    char wakes;                     /* 1: see aco_set_waker() */
-    int32_t base;                   /* see ACO_BASE; before the start, see ACO_HAS_MARK */
-    aco_share_stack_t *share_stack; /* where it runs, or starts; NULL for a main coroutine */
-    aco_save_stack_t save_stack;    /* at first, memory that follows this struct */
-    aco_cofuncp_t fp;               /* entry function */
-    void *arg;                      /* the user's; see aco_get_arg() */
-#if defined(ACO_USE_ASAN) || defined(ACO_USE_TSAN)
-    void *sanitizer_state;  /* ASan's fake stack while it is suspended; TSan's fiber */
-    void *sanitizer_shadow; /* ASan's shadow bytes of the frames that are saved out */
-    const void *stack_ptr;  /* lowest byte of the stack it runs on */
-    size_t stack_sz;        /* its bytes */
-    void *sanitizer_sp;     /* of a suspended main coroutine: no frame lies below; else NULL */
-#endif
-#ifdef ACO_CONFIG_LIST
-    aco_t *list_next; /* the next older coroutine of its thread */
-    aco_t *list_prev; /* the next newer one; NULL for the newest */
-    aco_t *list_self; /* this one, but in a copy of an aco_t, which is in no list */
-#endif
-};
-
-/* The running coroutine of this thread; see aco_get_co(). */
+/* See aco_get_co(). */
 extern __thread aco_t *aco_gtls_co ACO_CONFIGURED("aco_gtls_co");
 #ifdef ACO_CONFIG_LIST
 extern __thread aco_t *aco_i_gtls_list; /* the newest coroutine of this thread */
@@ -755,207 +984,12 @@ void aco_i_enter_in_list(aco_t *co);
 void aco_i_take_from_list(aco_t *co);
 #endif
 
-/* ==== Life of a thread ======================================================================= */
-
-/*
- * The version of the library that is linked, to be compared with the header's ACO_VERSION.
- */
-int aco_version(void);
-
-/*
- * Prepares the calling thread; call it once per thread before anything else. New coroutines of
- * the thread start with the control words that the thread has now. `last_word` is called, on the
- * offender's stack, when a coroutine returns from its entry function; the process aborts when it
- * returns. NULL keeps the one there was: at first the default one, which names the coroutine on
- * stderr. May be called again, to change either. Where it was not called, aco_create() calls it
- * with NULL. Aborts if the library contradicts itself (see aco_runtime_test()), and if the caller's
- * header is of another major version than the library, or newer.
- */
-void aco_thread_init(aco_cofuncp_t last_word);
-
-/*
- * Checks at run time what can't be checked before: that aco.c, acosw.S and the system fit together.
- * Aborts with words if not. aco_thread_init() calls it.
- */
-void aco_runtime_test(void);
-
-/* ==== Share stacks =========================================================================== */
-
-/*
- * Makes a share stack on which a coroutine can have at least `sz` bytes of frames, and at least
- * 4096; 0 means 2 MiB. Sizes are rounded up to whole pages. With `guard_page_enabled` 1 the page
- * below faults when written, so that an overflow is a SIGSEGV; with 0 it is silent corruption. A
- * frame larger than a page can miss it, unless the program is compiled with
- * -fstack-clash-protection, which makes functions touch each page of such a frame in turn. Memory
- * is committed as it is touched, in small pages. Cost: some microseconds (system calls, and a page
- * fault for every page when first touched); reuse share stacks. Aborts if memory or mappings run
- * out.
- */
-aco_share_stack_t *aco_share_stack_new2(size_t sz, char guard_page_enabled);
-
-/* The same as aco_share_stack_new2(sz, 1). */
-aco_share_stack_t *aco_share_stack_new(size_t sz);
-
-/* The same as aco_share_stack_new2(), but if memory or mappings run out, returns NULL with errno. */
-aco_share_stack_t *aco_try_share_stack_new2(size_t sz, char guard_page_enabled);
-
-/*
- * Makes a share stack in the `sz` bytes at `memory`: the struct lies at their end, the stack below.
- * They are the caller's again once the share stack and all coroutines on it were destroyed. Nothing
- * is allocated. There is no guard page, unless the caller puts one below and says so in
- * guard_page_enabled and real_ptr; nor are huge pages kept away, of which one would make a small
- * stack cost 2 MiB: that is the caller's madvise(). Returns NULL with EINVAL if `memory` is NULL or
- * so small that the stack would have less than 4096 bytes.
- */
-aco_share_stack_t *aco_share_stack_new_in(void *memory, size_t sz);
-
-/*
- * Frees a share stack. Coroutines on it that don't run may be destroyed later, in any order; until
- * then the struct remains, and resuming one aborts. Cost: some microseconds (a system call). Aborts
- * if it is NULL, or a coroutine on it is running or waits for one that it resumed.
- */
-void aco_share_stack_destroy(aco_share_stack_t *share_stack);
-
-/* ==== Life of a coroutine ==================================================================== */
-
-/*
- * Makes a coroutine in state init, which runs `fp` on `share_stack` when `main_co`, its parent,
- * resumes it; neither may be NULL, nor `fp` unless reg[] is set by hand before the first resume.
- * `arg` is for aco_get_arg(). The parent is a main coroutine, or any other one on another share
- * stack. `save_stack_sz` is the size in bytes of its first save stack, which grows when needed; 0
- * means 64, or up to 512 if coroutines on this share stack came to need that. With (NULL, NULL, 0,
- * fp, arg), of which the last two are usually NULL, makes the calling thread's main coroutine
- * instead. May be called from any coroutine. Cost: one malloc(). Aborts on misuse and when memory
- * runs out.
- */
-aco_t *aco_create(aco_t *main_co, aco_share_stack_t *share_stack, size_t save_stack_sz,
-                  aco_cofuncp_t fp, void *arg);
-
-/* The same as aco_create(), but if memory runs out, returns NULL with errno. */
-aco_t *aco_try_create(aco_t *main_co, aco_share_stack_t *share_stack, size_t save_stack_sz,
-                      aco_cofuncp_t fp, void *arg);
-
-/*
- * The same as aco_create() in the `sz` bytes at `memory`, which are the caller's before and after:
- * the aco_t, and its first save stack in what remains. Nothing is allocated, now or later, unless
- * the save stack must grow. Returns NULL with EINVAL if `memory` is not aligned to 16 bytes or less
- * than sizeof(aco_t) rounded up to 16.
- */
-aco_t *aco_create_in(void *memory, size_t sz, aco_t *main_co, aco_share_stack_t *share_stack,
-                     aco_cofuncp_t fp, void *arg);
-
-/*
- * Brings a coroutine in any state but running back to init, to run `fp` with `arg`: on the same
- * share stack, with the same save stack and statistics, and the control words that aco_thread_init()
- * last found. Nothing on its stack is unwound. Cost: a few ns. Aborts on misuse.
- */
-void aco_reset(aco_t *co, aco_cofuncp_t fp, void *arg);
-
-/*
- * Starts or continues `co`; returns when it yields or exits. The caller must be co->main_co, and
- * `co` not ended. Cost: a few ns where `co` owns its share stack or nobody does. Otherwise the
- * owner's live frames are copied out and those of `co` in. Control words of the caller are kept;
- * those of `co` are its own, unless the configuration shares them. Aborts on misuse, when the
- * owner has overrun its share stack, and when memory for the owner's save stack runs out.
- */
-void aco_resume(aco_t *co);
-
-/*
- * Suspends the calling coroutine and continues its parent; returns when resumed. The caller
- * must be a non-main coroutine; in aco_yield1(), it must be `co`. Cost: a few ns. Aborts on misuse.
- */
-void aco_yield(void);
-void aco_yield1(aco_t *co);
-
-/*
- * Suspends the calling coroutine and starts or continues `co`, another one of the same parent, not
- * ended: what aco_yield() and then aco_resume(co) by the parent would do, with one switch. The
- * parent goes on where it last resumed when one of them yields. Cost: a few ns where `co` owns its
- * share stack; otherwise copies as in aco_resume(), done on the stack of the parent, which needs
- * some KiB there. Aborts on misuse and as aco_resume() does.
- */
-void aco_yield_to(aco_t *co);
-
-/*
- * Ends the calling coroutine, which gives up its share stack, and continues its parent. The
- * caller must be a non-main coroutine; in aco_exit1(), it must be `co`. Cost: a few ns. Nothing on
- * its stack is unwound. Aborts on misuse.
- */
-ACO_NORETURN void aco_exit(void);
-ACO_NORETURN void aco_exit1(aco_t *co);
-
-/*
- * Frees a coroutine in any state but running, and its save stack; gives up its share stack if it
- * is the owner. Nothing on its stack is unwound. A main coroutine is destroyed by its own thread,
- * on the thread's stack. Those whose parent is destroyed must not be resumed any more, which is not
- * seen: destroy them, too. Cost: one or two free(). Aborts on misuse.
- */
-void aco_destroy(aco_t *co);
-
-/*
- * Sets where memory comes from: what is allocated from now on, in any thread, comes from `allocate`
- * (bytes, in blocks aligned to 16; NULL with errno on failure) and goes back by `release`. Call it
- * before all else; malloc() and free() are the default. Share stacks are mapped, not allocated.
- */
-void aco_set_allocator(void *(*allocate)(size_t sz), void (*release)(void *ptr));
-
 /*
  * Memory for the optional parts, from where aco_set_allocator() says: `sz` bytes, or NULL with
  * errno; and back. Releasing NULL does nothing.
  */
 void *aco_i_allocate(size_t sz);
 void aco_i_release(void *ptr);
-
-/* Sets the pointer `ptr` to `sz` new bytes of malloc(), or aborts with words. */
-#define aco_new(ptr, sz)                                                                           \
-    do {                                                                                           \
-        (ptr) = ACO_CAST(__typeof__(ptr), malloc(sz));                                             \
-        aco_assertalloc_ptr(ptr);                                                                  \
-    } while (0)
-
-/* ==== Questions ============================================================================== */
-
-/*
- * The running coroutine. On the thread's own stack: NULL before the first aco_resume() of the
- * thread, the main coroutine after it.
- */
-aco_t *aco_get_co(void);
-aco_t *aco_co(void);
-
-/* aco_get_co()->arg. Aborts where aco_get_co() is NULL. */
-void *aco_get_arg(void);
-
-/* 1 if `co` is a main coroutine, otherwise 0. Aborts if it is NULL. */
-int aco_is_main_co(const aco_t *co);
-
-/* The state of `co`. Running are the coroutine that runs and those that wait for one that they have
- * resumed, up to the main coroutine; other main coroutines, and one before its first resume, are
- * suspended. Aborts if it is NULL. */
-typedef enum {
-    ACO_STATUS_INIT,
-    ACO_STATUS_RUNNING,
-    ACO_STATUS_SUSPENDED,
-    ACO_STATUS_END
-} aco_status_t;
-aco_status_t aco_status(const aco_t *co);
-
-/*
- * Whether `ptr` points into the share stack that the caller runs on; 0 on the thread's own stack.
- * For debug checks of what somebody keeps while the caller is suspended, be it the kernel or
- * another coroutine: what a copying coroutine has there is then elsewhere, and other frames in its
- * place. A standalone one may let its own be kept. Any pointer will do, it is not followed. (Where
- * AddressSanitizer detects use after return, locals are on no stack, and stay where they are: 0.)
- */
-int aco_on_own_stack(const void *ptr) ACO_NOT_FOLLOWED(1);
-
-/* ==== Assertions ============================================================================= */
-
-/* Check what must be true, in every build: on failure, a line on stderr with the place, then
- * abort(). */
-#define aco_assert(EX) ACO_ASSERT(EX, "assertion failed: " #EX)
-#define aco_assertptr(ptr) ACO_ASSERT((ptr) != NULL, "assertion failed: " #ptr " is NULL")
-#define aco_assertalloc_bool(b) ACO_ASSERT(b, "out of memory: " #b)
-#define aco_assertalloc_ptr(ptr) ACO_ASSERT((ptr) != NULL, "out of memory: " #ptr " is NULL")
 
 #define ACO_ASSERT(EX, text)                                                                       \
     (aco_likely(EX) ? (void)0 : aco_i_assert_failed(text, __FILE__, __LINE__, __func__))
@@ -969,34 +1003,6 @@ ACO_NORETURN void aco_i_assert_failed(const char *text, const char *file, int li
 ACO_NORETURN __attribute__((cold)) void aco_i_fail(const char *call, const aco_t *co,
                                                    const char *rule_and_remedy);
 
-/* ==== For bindings, debuggers and the curious ================================================ */
-
-/*
- * The switch as a function, by hand (acosw.S): suspends `from`, which must be the caller, and
- * continues `to`, which must be suspended with its frames in place. Returns, nothing of use, when
- * `from` is continued. No check, no copy, and aco_gtls_co is the caller's affair; so is, where a
- * sanitizer is in use, ACO_TELL_SWITCH(from, to) right before the call. Whatever either side was or
- * will be resumed with, this and the inline switch go together.
- */
-void *acosw(aco_t *from, aco_t *to);
-
-/* Writes the caller's control words to the 4 bytes at `p`, in the form of reg[ACO_REG_IDX_FPU]. */
-void aco_save_fpucw_mxcsr(void *p);
-
-/*
- * Sets what a coroutine calls when it wakes, for optional parts: a suspended coroutine whose field
- * `wakes` is 1 calls `waker` as soon as it is continued, on its own stack, in place of the return
- * from aco_yield() or aco_yield_to(). `wakes` is 0 again by then. Not for one that was suspended by
- * acosw() alone. One waker for the process.
- */
-void aco_set_waker(void (*waker)(aco_t *co));
-
-/* Where an entry function would return to: what every *align_retptr holds. Not callable. */
-void aco_funcp_protector_asm(void);
-
-/* What aco_funcp_protector_asm() calls: the thread's last-word function, then abort(). */
-ACO_NORETURN void aco_funcp_protector(void);
-
 /* ==== The inline switch ====================================================================== */
 
 /*
@@ -1008,6 +1014,26 @@ ACO_NORETURN void aco_funcp_protector(void);
  * And memory is clobbered, so nothing read from a coroutine is believed after a switch.
  */
 #define ACO_LAUNDER(ptr) __asm__("" : "+r"(ptr))
+
+/* A function that is inline here and exported by the library under the same name. Compilers do not
+ * inline into a function that differs in what a sanitizer may do, so there it is not forced. */
+#if defined(ACO_USE_ASAN) || defined(ACO_USE_TSAN)
+#define ACO_ALWAYS
+#else
+#define ACO_ALWAYS always_inline,
+#endif
+#ifndef ACO_INLINE
+#define ACO_INLINE extern inline __attribute__((ACO_ALWAYS gnu_inline))
+#endif
+
+/* As C++ has it where programs ask for warnings of C's casts and of a zero for a pointer. */
+#ifdef __cplusplus
+#define ACO_CAST(type, ptr) static_cast<type>(ptr)
+#define ACO_NULL nullptr
+#else
+#define ACO_CAST(type, ptr) ((type)(ptr))
+#define ACO_NULL NULL
+#endif
 
 /* Tells the compiler that the coroutine in the variable `co` runs, so that it need not load what
  * aco_gtls_co is: were that to be at an address got before the switch, it would be another thread's

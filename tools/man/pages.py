@@ -13,7 +13,8 @@ shape of these:
 - Comments are prose, with `code` in it, and headings: single lines without a full stop. Indented by
   two are lists: lines with a dash, or with a term, two blanks and its text. Indented by four or more
   is what is shown as it stands.
-- Sections are opened by a bar. Those of INTERNAL are not for users, nor are functions aco_i_...
+- Sections are opened by a bar. Those of INTERNAL are not for users, nor is anything below the bar
+  that begins with "Internals", nor are functions aco_i_...
 """
 
 import datetime
@@ -24,7 +25,7 @@ import sys
 import textwrap
 from typing import Iterator, NamedTuple
 
-INTERNAL = {"Processor", "System headers", "The inline switch", "Inline"}
+INTERNAL = {"System headers", "Inline"}
 INTERNAL_NAME = re.compile("aco_i_")
 LONGEST_SUMMARY = 110  # characters
 EXAMPLE = "test_aco_synopsis.c"
@@ -85,6 +86,8 @@ def read_notes(lines: list[str]) -> Iterator[Note]:
         bar = re.match(r"/\* ==== (.*?) =+ \*/", lines[start])
         if bar:
             section = bar[1]
+            if section.startswith("Internals"):
+                return
             continue
         end = at
         while end < len(lines) and lines[end]:

@@ -85,7 +85,8 @@ comments=0
 for header in "${HEADERS[@]}"; do
     # The comments in column 1 of the sections that are for users, each in a line, but not those
     # about internals.
-    awk '/^\/\* ==== / { internal = /==== (Processor|System headers|The inline switch|Inline) / }
+    awk '/^\/\* ==== Internals/ { exit }
+         /^\/\* ==== / { internal = /==== (System headers|Inline) / }
          /^\/\* ==== / || internal { next }
          comment && !inside { if (!/aco_i_[a-z_]*\(/) print comment; comment = "" }
          /^\/\*/ { inside = 1 }
