@@ -510,7 +510,7 @@ ACO_NORETURN void aco_funcp_protector(void);
 #define ACO_STR_EXPANDED(...) #__VA_ARGS__
 
 /* Of a text that serves acosw.S and inline assembly: an operand, and what ends an instruction. */
-#define ACO_REG(idx, co) ACO_AT(ACO_WORD*(idx), co)
+#define ACO_REG(name, co) ACO_AT(ACO_WORD*ACO_REG_IDX_##name, co)
 #if !defined(__APPLE__) || !defined(__aarch64__)
 #define ACO_NL ;
 #elif defined(__ASSEMBLER__)
@@ -535,28 +535,28 @@ ACO_NORETURN void aco_funcp_protector(void);
 #define ACO_WORD 8
 #define ACO_RETPTR_SZ 8
 #ifdef __APPLE__
-#define ACO_ASM_LOAD_FPU call _aco_i_load_fpucw_mxcsr
+#define ACO_LOAD_CONTROL_WORDS call _aco_i_load_fpucw_mxcsr
 #else
-#define ACO_ASM_LOAD_FPU call aco_i_load_fpucw_mxcsr@PLT
+#define ACO_LOAD_CONTROL_WORDS call aco_i_load_fpucw_mxcsr@PLT
 #endif
 
 #define ACO_SWITCH_ASM(from, to)                                                                   \
-    __asm__ volatile(ACO_ASM_BEGIN                                                                 \
-                     ACO_ASM_KEEP_BASE("movq %%rbx, %%rax\n\tsubq %%rsp, %%rax\n\tmovl %%eax, ",   \
+    __asm__ volatile(ACO_ATT_BEGIN                                                                 \
+                     ACO_SAVE_BASE("movq %%rbx, %%rax\n\tsubq %%rsp, %%rax\n\tmovl %%eax, ",       \
                                        rdi)                                                        \
                      "leaq 1f(%%rip), %%rax\n\t"                                                   \
-                     "movq %%rax, " ACO_STR(ACO_REG(ACO_REG_IDX_RETADDR, rdi)) "\n\t"              \
-                     "movq %%rsp, " ACO_STR(ACO_REG(ACO_REG_IDX_SP, rdi)) "\n\t"                   \
-                     "movq %%rbp, " ACO_STR(ACO_REG(ACO_REG_IDX_BP, rdi)) "\n\t"                   \
-                     ACO_STR(ACO_ASM_FPU(rdi, rsi, ACO_ASM_LOAD_FPU)) "\n\t"                       \
-                     ACO_ASM_LEAVE(0x75, 6, 16)                                                    \
-                     "movq " ACO_STR(ACO_REG(ACO_REG_IDX_BP, rsi)) ", %%rbp\n\t"                   \
-                     "movq " ACO_STR(ACO_REG(ACO_REG_IDX_SP, rsi)) ", %%rsp\n\t"                   \
-                     "jmpq *" ACO_STR(ACO_REG(ACO_REG_IDX_RETADDR, rsi)) "\n\t"                    \
-                     ACO_ASM_LEFT("int3")                                                          \
-                     "1:\n\t" ACO_ASM_LAND("endbr64\n\t")                                          \
-                     ACO_ASM_TAKE_BASE("movslq ", rsi, ", %%rbx\n\taddq %%rsp, %%rbx\n\t")         \
-                     ACO_ASM_END                                                                   \
+                     "movq %%rax, " ACO_STR(ACO_REG(RETADDR, rdi)) "\n\t"                          \
+                     "movq %%rsp, " ACO_STR(ACO_REG(SP, rdi)) "\n\t"                               \
+                     "movq %%rbp, " ACO_STR(ACO_REG(BP, rdi)) "\n\t"                               \
+                     ACO_STR(ACO_SWITCH_CONTROL_WORDS(rdi, rsi, ACO_LOAD_CONTROL_WORDS)) "\n\t"    \
+                     ACO_CFI_BEGIN(0x75, 6, 16)                                                    \
+                     "movq " ACO_STR(ACO_REG(BP, rsi)) ", %%rbp\n\t"                               \
+                     "movq " ACO_STR(ACO_REG(SP, rsi)) ", %%rsp\n\t"                               \
+                     "jmpq *" ACO_STR(ACO_REG(RETADDR, rsi)) "\n\t"                                \
+                     ACO_CFI_END("int3")                                                           \
+                     "1:\n\t" ACO_LANDING_PAD("endbr64\n\t")                                       \
+                     ACO_RESTORE_BASE("movslq ", rsi, ", %%rbx\n\taddq %%rsp, %%rbx\n\t")          \
+                     ACO_ATT_END                                                                   \
                      : "+D"(from), "+S"(to)                                                        \
                      :                                                                             \
                      : "memory", "cc", "rax", "rbx", "rcx", "rdx", "r8", "r9", "r10", "r11",       \
@@ -574,8 +574,8 @@ ACO_NORETURN void aco_funcp_protector(void);
  * the PLT; written in bytes it is right in both syntaxes. Link-time optimization may take its label
  * away, for that of another object: so it is in no group of that name, and its size is a number. */
 #ifdef __PIC__
-#define ACO_ASM_HERE call aco_i_get_pc_edx; 3: leal 1f-3b(ACO_R(edx)), ACO_R(edx)
-#define ACO_ASM_LOAD_FPU                                                                           \
+#define ACO_LEA_RESUME_ADDRESS call aco_i_get_pc_edx; 3: leal 1f-3b(ACO_R(edx)), ACO_R(edx)
+#define ACO_LOAD_CONTROL_WORDS                                                                     \
     call aco_i_get_pc_edx; 4: leal _GLOBAL_OFFSET_TABLE_+(.-4b)(ACO_R(edx)), ACO_R(ebx);           \
     call aco_i_load_fpucw_mxcsr@PLT
 #ifndef __ASSEMBLER__
@@ -594,30 +594,30 @@ __asm__(".ifndef aco_i_get_pc_edx\n"
         ".endif\n");
 #endif
 #else
-#define ACO_ASM_HERE leal 1f, ACO_R(edx)
-#define ACO_ASM_LOAD_FPU call aco_i_load_fpucw_mxcsr
+#define ACO_LEA_RESUME_ADDRESS leal 1f, ACO_R(edx)
+#define ACO_LOAD_CONTROL_WORDS call aco_i_load_fpucw_mxcsr
 #endif
 
 #define ACO_SWITCH_ASM(from, to)                                                                   \
-    __asm__ volatile(ACO_ASM_BEGIN                                                                 \
-                     ACO_ASM_KEEP_BASE("movl %%esi, %%edx\n\tsubl %%esp, %%edx\n\tmovl %%edx, ",   \
+    __asm__ volatile(ACO_ATT_BEGIN                                                                 \
+                     ACO_SAVE_BASE("movl %%esi, %%edx\n\tsubl %%esp, %%edx\n\tmovl %%edx, ",       \
                                        eax)                                                        \
-                     ACO_STR(ACO_ASM_HERE) "\n\t"                                                  \
-                     "movl %%edx, " ACO_STR(ACO_REG(ACO_REG_IDX_RETADDR, eax)) "\n\t"              \
-                     "movl %%esp, " ACO_STR(ACO_REG(ACO_REG_IDX_SP, eax)) "\n\t"                   \
-                     "movl %%ebp, " ACO_STR(ACO_REG(ACO_REG_IDX_BP, eax)) "\n\t"                   \
-                     ACO_STR(ACO_ASM_FPU(eax, ecx, ACO_ASM_LOAD_FPU)) "\n\t"                       \
-                     ACO_ASM_LEAVE(0x70, 5, 8)                                                     \
-                     "movl " ACO_STR(ACO_REG(ACO_REG_IDX_BP, ecx)) ", %%ebp\n\t"                   \
-                     "movl " ACO_STR(ACO_REG(ACO_REG_IDX_SP, ecx)) ", %%esp\n\t"                   \
-                     "jmpl *" ACO_STR(ACO_REG(ACO_REG_IDX_RETADDR, ecx)) "\n\t"                    \
-                     ACO_ASM_LEFT("int3")                                                          \
-                     "1:\n\t" ACO_ASM_LAND("endbr32\n\t")                                          \
-                     ACO_ASM_TAKE_BASE("movl ", ecx, ", %%esi\n\taddl %%esp, %%esi\n\t")           \
-                     ACO_ASM_END                                                                   \
+                     ACO_STR(ACO_LEA_RESUME_ADDRESS) "\n\t"                                        \
+                     "movl %%edx, " ACO_STR(ACO_REG(RETADDR, eax)) "\n\t"                          \
+                     "movl %%esp, " ACO_STR(ACO_REG(SP, eax)) "\n\t"                               \
+                     "movl %%ebp, " ACO_STR(ACO_REG(BP, eax)) "\n\t"                               \
+                     ACO_STR(ACO_SWITCH_CONTROL_WORDS(eax, ecx, ACO_LOAD_CONTROL_WORDS)) "\n\t"    \
+                     ACO_CFI_BEGIN(0x70, 5, 8)                                                     \
+                     "movl " ACO_STR(ACO_REG(BP, ecx)) ", %%ebp\n\t"                               \
+                     "movl " ACO_STR(ACO_REG(SP, ecx)) ", %%esp\n\t"                               \
+                     "jmpl *" ACO_STR(ACO_REG(RETADDR, ecx)) "\n\t"                                \
+                     ACO_CFI_END("int3")                                                           \
+                     "1:\n\t" ACO_LANDING_PAD("endbr32\n\t")                                       \
+                     ACO_RESTORE_BASE("movl ", ecx, ", %%esi\n\taddl %%esp, %%esi\n\t")            \
+                     ACO_ATT_END                                                                   \
                      : "+a"(from), "+c"(to)                                                        \
                      :                                                                             \
-                     : "memory", "cc", "ebx", "edx", "esi", "edi" ACO_CLOBBER_X87               \
+                     : "memory", "cc", "ebx", "edx", "esi", "edi" ACO_CLOBBER_X87                  \
                        ACO_CLOBBER_VECTOR)
 
 #elif defined(__aarch64__) && defined(__LP64__) && !defined(__AARCH64EB__)
@@ -633,25 +633,25 @@ __asm__(".ifndef aco_i_get_pc_edx\n"
 #define ACO_SWITCH_ASM(from, to)                                                                   \
     do {                                                                                           \
         register aco_t *aco_i_from __asm__("x0") = from, *aco_i_to __asm__("x1") = to;             \
-        ACO_ASM_QUIET                                                                              \
+        ACO_DIAGNOSTIC_PUSH                                                                        \
         __asm__ volatile(                                                                          \
-            ACO_ASM_KEEP_BASE("mov x3, sp\n\tsub x2, x19, x3\n\tstr w2, ", x0)                     \
+            ACO_SAVE_BASE("mov x3, sp\n\tsub x2, x19, x3\n\tstr w2, ", x0)                         \
             "adr x2, 1f\n\t"                                                                       \
             "mov x3, sp\n\t"                                                                       \
-            "str x2, " ACO_STR(ACO_REG(ACO_REG_IDX_RETADDR, x0)) "\n\t"                            \
-            "str x3, " ACO_STR(ACO_REG(ACO_REG_IDX_SP, x0)) "\n\t"                                 \
-            "str x29, " ACO_STR(ACO_REG(ACO_REG_IDX_BP, x0)) "\n\t"                                \
-            ACO_STR(ACO_ASM_FPU(x0, x1)) "\n\t"                                                    \
-            "ldr x17, " ACO_STR(ACO_REG(ACO_REG_IDX_RETADDR, x1)) "\n\t"                           \
-            "ldr x3, " ACO_STR(ACO_REG(ACO_REG_IDX_SP, x1)) "\n\t"                                 \
-            ACO_ASM_LEAVE(0x70, 29, 30) ACO_ASM_LEAVE_SIGNED                                       \
-            "ldr x29, " ACO_STR(ACO_REG(ACO_REG_IDX_BP, x1)) "\n\t"                                \
+            "str x2, " ACO_STR(ACO_REG(RETADDR, x0)) "\n\t"                                        \
+            "str x3, " ACO_STR(ACO_REG(SP, x0)) "\n\t"                                             \
+            "str x29, " ACO_STR(ACO_REG(BP, x0)) "\n\t"                                            \
+            ACO_STR(ACO_SWITCH_CONTROL_WORDS(x0, x1)) "\n\t"                                       \
+            "ldr x17, " ACO_STR(ACO_REG(RETADDR, x1)) "\n\t"                                       \
+            "ldr x3, " ACO_STR(ACO_REG(SP, x1)) "\n\t"                                             \
+            ACO_CFI_BEGIN(0x70, 29, 30) ACO_CFI_UNSIGNED                                           \
+            "ldr x29, " ACO_STR(ACO_REG(BP, x1)) "\n\t"                                            \
             "mov sp, x3\n\t"                                                                       \
             "ldr x30, [sp]\n\t"                                                                    \
             "br x17\n\t"                                                                           \
-            ACO_ASM_LEFT("brk 0")                                                                  \
-            "1:\n\t" ACO_ASM_LAND("hint 36\n\t") /* bti j */                                      \
-            ACO_ASM_TAKE_BASE("ldrsw x19, ", x1, "\n\tadd x19, sp, x19\n\t")                       \
+            ACO_CFI_END("brk 0")                                                                   \
+            "1:\n\t" ACO_LANDING_PAD("hint 36\n\t") /* bti j */                                    \
+            ACO_RESTORE_BASE("ldrsw x19, ", x1, "\n\tadd x19, sp, x19\n\t")                        \
             : "+r"(aco_i_from), "+r"(aco_i_to)                                                     \
             :                                                                                      \
             : "memory", "cc", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", \
@@ -660,26 +660,26 @@ __asm__(".ifndef aco_i_get_pc_edx\n"
               "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15", "v16", "v17", "v18", "v19",    \
               "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30",         \
               "v31" ACO_CLOBBER_PREDICATES);                                                       \
-        ACO_ASM_LOUD                                                                               \
+        ACO_DIAGNOSTIC_POP                                                                         \
         to = aco_i_to;                                                                             \
     } while (0)
 
 /* Keeps FPCR of `from`, and has that of `to` loaded if it differs: it is all control, the flags are
  * in FPSR, which the ABI lets any call change. Changes x2 and x3. */
-#define ACO_ASM_FPU(from, to)                                                                      \
-    ACO_ASM_OWN_FPU(mrs x2, fpcr ACO_NL                                                            \
-                    str w2, ACO_REG(ACO_REG_IDX_FPU, from) ACO_NL                                  \
-                    ldr w3, ACO_REG(ACO_REG_IDX_FPU, to) ACO_NL                                    \
-                    cmp w2, w3 ACO_NL                                                              \
-                    b.eq 2f ACO_NL                                                                 \
-                    msr fpcr, x3 ACO_NL                                                            \
-                    2:)
+#define ACO_SWITCH_CONTROL_WORDS(from, to)                                                         \
+    ACO_UNLESS_SHARED(mrs x2, fpcr ACO_NL                                                          \
+                      str w2, ACO_REG(FPU, from) ACO_NL                                            \
+                      ldr w3, ACO_REG(FPU, to) ACO_NL                                              \
+                      cmp w2, w3 ACO_NL                                                            \
+                      b.eq 2f ACO_NL                                                               \
+                      msr fpcr, x3 ACO_NL                                                          \
+                      2:)
 
 /* With return addresses signed, that of the function around is, and the one said instead is not. */
 #if defined(__ARM_FEATURE_PAC_DEFAULT) && defined(__GCC_HAVE_DWARF2_CFI_ASM)
-#define ACO_ASM_LEAVE_SIGNED ".cfi_negate_ra_state\n\t"
+#define ACO_CFI_UNSIGNED ".cfi_negate_ra_state\n\t"
 #else
-#define ACO_ASM_LEAVE_SIGNED
+#define ACO_CFI_UNSIGNED
 #endif
 
 /* The vector registers of SVE have their lower parts in v0-v31, and are named with them. Functions
@@ -704,23 +704,23 @@ __asm__(".ifndef aco_i_get_pc_edx\n"
 #define ACO_SWITCH_ASM(from, to)                                                                   \
     do {                                                                                           \
         register aco_t *aco_i_from __asm__("a0") = from, *aco_i_to __asm__("a1") = to;             \
-        ACO_ASM_QUIET                                                                              \
+        ACO_DIAGNOSTIC_PUSH                                                                        \
         __asm__ volatile(                                                                          \
-            ACO_ASM_KEEP_BASE("sub a2, s1, sp\n\tsw a2, ", a0)                                     \
+            ACO_SAVE_BASE("sub a2, s1, sp\n\tsw a2, ", a0)                                         \
             "lla a2, 1f\n\t"                                                                       \
-            "sd a2, " ACO_STR(ACO_REG(ACO_REG_IDX_RETADDR, a0)) "\n\t"                             \
-            "sd sp, " ACO_STR(ACO_REG(ACO_REG_IDX_SP, a0)) "\n\t"                                  \
-            "sd s0, " ACO_STR(ACO_REG(ACO_REG_IDX_BP, a0)) "\n\t"                                  \
-            ACO_STR(ACO_ASM_FPU(a0, a1)) "\n\t"                                                    \
-            "ld t2, " ACO_STR(ACO_REG(ACO_REG_IDX_RETADDR, a1)) "\n\t"                             \
-            ACO_ASM_LEAVE(0x7a, 8, 1)                                                              \
-            "ld s0, " ACO_STR(ACO_REG(ACO_REG_IDX_BP, a1)) "\n\t"                                  \
-            "ld sp, " ACO_STR(ACO_REG(ACO_REG_IDX_SP, a1)) "\n\t"                                  \
+            "sd a2, " ACO_STR(ACO_REG(RETADDR, a0)) "\n\t"                                         \
+            "sd sp, " ACO_STR(ACO_REG(SP, a0)) "\n\t"                                              \
+            "sd s0, " ACO_STR(ACO_REG(BP, a0)) "\n\t"                                              \
+            ACO_STR(ACO_SWITCH_CONTROL_WORDS(a0, a1)) "\n\t"                                       \
+            "ld t2, " ACO_STR(ACO_REG(RETADDR, a1)) "\n\t"                                         \
+            ACO_CFI_BEGIN(0x7a, 8, 1)                                                              \
+            "ld s0, " ACO_STR(ACO_REG(BP, a1)) "\n\t"                                              \
+            "ld sp, " ACO_STR(ACO_REG(SP, a1)) "\n\t"                                              \
             "ld ra, 0(sp)\n\t"                                                                     \
             "jr t2\n\t"                                                                            \
-            ACO_ASM_LEFT("ebreak")                                                                 \
+            ACO_CFI_END("ebreak")                                                                  \
             "1:\n\t"                                                                               \
-            ACO_ASM_TAKE_BASE("lw s1, ", a1, "\n\tadd s1, s1, sp\n\t")                             \
+            ACO_RESTORE_BASE("lw s1, ", a1, "\n\tadd s1, s1, sp\n\t")                              \
             : "+r"(aco_i_from), "+r"(aco_i_to)                                                     \
             :                                                                                      \
             : "memory", "ra", "t0", "t1", "t2", "t3", "t4", "t5", "t6", "a2", "a3", "a4", "a5",    \
@@ -728,19 +728,19 @@ __asm__(".ifndef aco_i_get_pc_edx\n"
               "ft0", "ft1", "ft2", "ft3", "ft4", "ft5", "ft6", "ft7", "ft8", "ft9", "ft10",        \
               "ft11", "fa0", "fa1", "fa2", "fa3", "fa4", "fa5", "fa6", "fa7", "fs0", "fs1", "fs2", \
               "fs3", "fs4", "fs5", "fs6", "fs7", "fs8", "fs9", "fs10", "fs11" ACO_CLOBBER_VECTOR); \
-        ACO_ASM_LOUD                                                                               \
+        ACO_DIAGNOSTIC_POP                                                                         \
         to = aco_i_to;                                                                             \
     } while (0)
 
 /* Keeps the rounding mode of `from`, which is what fcsr has of control, and has that of `to` loaded
  * if it differs. Changes a2 and a3. */
-#define ACO_ASM_FPU(from, to)                                                                      \
-    ACO_ASM_OWN_FPU(frrm a2 ACO_NL                                                                 \
-                    sw a2, ACO_REG(ACO_REG_IDX_FPU, from) ACO_NL                                   \
-                    lw a3, ACO_REG(ACO_REG_IDX_FPU, to) ACO_NL                                     \
-                    beq a2, a3, 2f ACO_NL                                                          \
-                    fsrm a3 ACO_NL                                                                 \
-                    2:)
+#define ACO_SWITCH_CONTROL_WORDS(from, to)                                                         \
+    ACO_UNLESS_SHARED(frrm a2 ACO_NL                                                               \
+                      sw a2, ACO_REG(FPU, from) ACO_NL                                             \
+                      lw a3, ACO_REG(FPU, to) ACO_NL                                               \
+                      beq a2, a3, 2f ACO_NL                                                        \
+                      fsrm a3 ACO_NL                                                               \
+                      2:)
 
 /* Functions that get vectors from an attribute instead of an option must not contain the inline
  * switch. What vl and vtype are after an asm, compilers don't take for granted. */
@@ -766,12 +766,12 @@ __asm__(".ifndef aco_i_get_pc_edx\n"
  * that an attribute (or -mflip-thumb) compiles to the other code than their file, must not contain
  * the inline switch. */
 #ifdef __thumb__
-#define ACO_ASM_ADR(reg, label) adr.w reg, label ACO_NL orr reg, reg, 1
-#define ACO_ASM_BP r7
+#define ACO_ADR(reg, label) adr.w reg, label ACO_NL orr reg, reg, 1
+#define ACO_BP r7
 #define ACO_CLOBBER_OTHER_BP "r11"
 #else
-#define ACO_ASM_ADR(reg, label) adr reg, label
-#define ACO_ASM_BP r11
+#define ACO_ADR(reg, label) adr reg, label
+#define ACO_BP r11
 #define ACO_CLOBBER_OTHER_BP "r7"
 #endif
 
@@ -782,49 +782,49 @@ __asm__(".ifndef aco_i_get_pc_edx\n"
         uint64_t aco_i_frame;                                                                      \
         __asm__ volatile("" : "=m"(aco_i_frame));                                                  \
         register aco_t *aco_i_from __asm__("r0") = from, *aco_i_to __asm__("r1") = to;             \
-        ACO_ASM_QUIET                                                                              \
+        ACO_DIAGNOSTIC_PUSH                                                                        \
         __asm__ volatile(                                                                          \
-            ".syntax unified\n\t" /* gcc says so itself behind an asm, and not before */            \
-            ACO_ASM_KEEP_BASE("mov r2, sp\n\tsub r2, r6, r2\n\tstr r2, ", r0)                      \
-            ACO_STR(ACO_ASM_ADR(r2, 1f)) "\n\t"                                                    \
-            "str r2, " ACO_STR(ACO_REG(ACO_REG_IDX_RETADDR, r0)) "\n\t"                            \
-            "str sp, " ACO_STR(ACO_REG(ACO_REG_IDX_SP, r0)) "\n\t"                                 \
-            "str " ACO_STR(ACO_ASM_BP) ", " ACO_STR(ACO_REG(ACO_REG_IDX_BP, r0)) "\n\t"            \
-            ACO_STR(ACO_ASM_FPU(r0, r1)) "\n\t"                                                    \
-            "ldr r12, " ACO_STR(ACO_REG(ACO_REG_IDX_RETADDR, r1)) "\n\t"                           \
-            "ldr r3, " ACO_STR(ACO_REG(ACO_REG_IDX_SP, r1)) "\n\t"                                 \
-            "ldr r7, " ACO_STR(ACO_REG(ACO_REG_IDX_BP, r1)) "\n\t"                                 \
+            ".syntax unified\n\t" /* gcc says so itself behind an asm, and not before */           \
+            ACO_SAVE_BASE("mov r2, sp\n\tsub r2, r6, r2\n\tstr r2, ", r0)                          \
+            ACO_STR(ACO_ADR(r2, 1f)) "\n\t"                                                        \
+            "str r2, " ACO_STR(ACO_REG(RETADDR, r0)) "\n\t"                                        \
+            "str sp, " ACO_STR(ACO_REG(SP, r0)) "\n\t"                                             \
+            "str " ACO_STR(ACO_BP) ", " ACO_STR(ACO_REG(BP, r0)) "\n\t"                            \
+            ACO_STR(ACO_SWITCH_CONTROL_WORDS(r0, r1)) "\n\t"                                       \
+            "ldr r12, " ACO_STR(ACO_REG(RETADDR, r1)) "\n\t"                                       \
+            "ldr r3, " ACO_STR(ACO_REG(SP, r1)) "\n\t"                                             \
+            "ldr r7, " ACO_STR(ACO_REG(BP, r1)) "\n\t"                                             \
             "mov r11, r7\n\t"                                                                      \
             "mov sp, r3\n\t"                                                                       \
             "ldr lr, [sp]\n\t"                                                                     \
             "bx r12\n"                                                                             \
             "1:\n\t"                                                                               \
-            ACO_ASM_TAKE_BASE("ldr r6, ", r1, "\n\tadd r6, r6, sp\n\t")                            \
+            ACO_RESTORE_BASE("ldr r6, ", r1, "\n\tadd r6, r6, sp\n\t")                             \
             : "+r"(aco_i_from), "+r"(aco_i_to)                                                     \
             :                                                                                      \
             : "memory", "cc", "r2", "r3", "r4", "r5", "r6", "r8", "r9", "r10",                     \
               ACO_CLOBBER_OTHER_BP, "r12", "lr", "d0", "d1", "d2", "d3", "d4", "d5", "d6", "d7",   \
               "d8", "d9", "d10", "d11", "d12", "d13", "d14", "d15", "d16", "d17", "d18", "d19",    \
               "d20", "d21", "d22", "d23", "d24", "d25", "d26", "d27", "d28", "d29", "d30", "d31"); \
-        ACO_ASM_LOUD                                                                               \
+        ACO_DIAGNOSTIC_POP                                                                         \
         to = aco_i_to;                                                                             \
     } while (0)
 
 /* Keeps FPSCR of `from`, and has the control bits of `to` loaded if they differ: bits 8-26, while
  * the others are flags, which stay. Changes r2 and r3. */
-#define ACO_ASM_FPU(from, to)                                                                      \
-    ACO_ASM_OWN_FPU(vmrs r2, fpscr ACO_NL                                                          \
-                    str r2, ACO_REG(ACO_REG_IDX_FPU, from) ACO_NL                                  \
-                    ldr r3, ACO_REG(ACO_REG_IDX_FPU, to) ACO_NL                                    \
-                    eor r2, r2, r3 ACO_NL                                                          \
-                    lsl r2, r2, 5 ACO_NL                                                           \
-                    lsrs r2, r2, 13 ACO_NL                                                         \
-                    beq 2f ACO_NL                                                                  \
-                    lsl r2, r2, 8 ACO_NL                                                           \
-                    vmrs r3, fpscr ACO_NL                                                          \
-                    eor r3, r3, r2 ACO_NL                                                          \
-                    vmsr fpscr, r3 ACO_NL                                                          \
-                    2:)
+#define ACO_SWITCH_CONTROL_WORDS(from, to)                                                         \
+    ACO_UNLESS_SHARED(vmrs r2, fpscr ACO_NL                                                        \
+                      str r2, ACO_REG(FPU, from) ACO_NL                                            \
+                      ldr r3, ACO_REG(FPU, to) ACO_NL                                              \
+                      eor r2, r2, r3 ACO_NL                                                        \
+                      lsl r2, r2, 5 ACO_NL                                                         \
+                      lsrs r2, r2, 13 ACO_NL                                                       \
+                      beq 2f ACO_NL                                                                \
+                      lsl r2, r2, 8 ACO_NL                                                         \
+                      vmrs r3, fpscr ACO_NL                                                        \
+                      eor r3, r3, r2 ACO_NL                                                        \
+                      vmsr fpscr, r3 ACO_NL                                                        \
+                      2:)
 
 #elif defined(__x86_64__)
 #error "x32 (-mx32) has no block in aco.h and acosw.S: compile with -m64 or -m32"
@@ -853,23 +853,23 @@ write one in aco.h, section Processor, and one in acosw.S; docs/porting.md says 
  * value may cost tens of ns, and MXCSR's flags nearly always differ: so only what is control is
  * compared, each half by a load no wider than its store. Changes ebx and edx. There is no immediate
  * operand, since clang drops the dollar sign of one in Intel's syntax. */
-#define ACO_ASM_FPU(from, to, load)                                                                \
-    ACO_ASM_OWN_FPU(stmxcsr ACO_REG(ACO_REG_IDX_FPU, from);                                        \
-                    fnstcw 2+ACO_REG(ACO_REG_IDX_FPU, from);                                       \
-                    movzwl ACO_REG(ACO_REG_IDX_FPU, from), ACO_R(edx);                             \
-                    xorw ACO_REG(ACO_REG_IDX_FPU, to), ACO_R(dx);                                  \
-                    leal ACO_MXCSR_CONTROL, ACO_R(ebx);                                            \
-                    andl ACO_R(ebx), ACO_R(edx);                                                   \
-                    movzwl 2+ACO_REG(ACO_REG_IDX_FPU, from), ACO_R(ebx);                           \
-                    xorw 2+ACO_REG(ACO_REG_IDX_FPU, to), ACO_R(bx);                                \
-                    orl ACO_R(ebx), ACO_R(edx);                                                    \
-                    jz 2f;                                                                         \
-                    load;                                                                          \
-                    2:)
+#define ACO_SWITCH_CONTROL_WORDS(from, to, load)                                                   \
+    ACO_UNLESS_SHARED(stmxcsr ACO_REG(FPU, from);                                                  \
+                      fnstcw 2+ACO_REG(FPU, from);                                                 \
+                      movzwl ACO_REG(FPU, from), ACO_R(edx);                                       \
+                      xorw ACO_REG(FPU, to), ACO_R(dx);                                            \
+                      leal ACO_MXCSR_CONTROL, ACO_R(ebx);                                          \
+                      andl ACO_R(ebx), ACO_R(edx);                                                 \
+                      movzwl 2+ACO_REG(FPU, from), ACO_R(ebx);                                     \
+                      xorw 2+ACO_REG(FPU, to), ACO_R(bx);                                          \
+                      orl ACO_R(ebx), ACO_R(edx);                                                  \
+                      jz 2f;                                                                       \
+                      load;                                                                        \
+                      2:)
 
 /* The text is AT&T syntax also where the compiler writes Intel's (-masm=intel). */
-#define ACO_ASM_BEGIN "{|.att_syntax prefix\n\t}"
-#define ACO_ASM_END "{|.intel_syntax noprefix\n\t}"
+#define ACO_ATT_BEGIN "{|.att_syntax prefix\n\t}"
+#define ACO_ATT_END "{|.intel_syntax noprefix\n\t}"
 
 /* Every register that the compiler, as it was asked to, may keep a value in. Functions that get
  * SSE (on i386), AVX-512 or APX from an attribute instead of an option, or keep AMX tiles of clang's
@@ -917,28 +917,28 @@ write one in aco.h, section Processor, and one in acosw.S; docs/porting.md says 
 
 /* What it is about, unless all coroutines share the control words. */
 #ifdef ACO_CONFIG_SHARE_FPU_MXCSR_ENV
-#define ACO_ASM_OWN_FPU(...)
+#define ACO_UNLESS_SHARED(...)
 #else
-#define ACO_ASM_OWN_FPU(...) __VA_ARGS__
+#define ACO_UNLESS_SHARED(...) __VA_ARGS__
 #endif
 
 /* clang addresses a frame that has both over-aligned and variable-sized locals through a register
  * of its own (rbx, esi, x19, s1, r6), which it does not let an asm clobber. Its distance from SP is
  * kept in `base`: pushing the register would put call-frame information wrong. On other processors
- * than x86 it warns of that, and of registers that an option reserves: not between QUIET and
- * LOUD. */
+ * than x86 it warns of that, and of registers that an option reserves: not between DIAGNOSTIC_PUSH
+ * and DIAGNOSTIC_POP. */
 #define ACO_BASE ACO_WORD*(ACO_REG_WORDS+1)+4 /* offset in aco_t */
 #ifdef __clang__
-#define ACO_ASM_QUIET                                                                              \
+#define ACO_DIAGNOSTIC_PUSH                                                                        \
     _Pragma("clang diagnostic push") _Pragma("clang diagnostic ignored \"-Winline-asm\"")
-#define ACO_ASM_LOUD _Pragma("clang diagnostic pop")
-#define ACO_ASM_KEEP_BASE(store, co) store ACO_STR(ACO_AT(ACO_BASE, co)) "\n\t"
-#define ACO_ASM_TAKE_BASE(load, co, add) load ACO_STR(ACO_AT(ACO_BASE, co)) add
+#define ACO_DIAGNOSTIC_POP _Pragma("clang diagnostic pop")
+#define ACO_SAVE_BASE(store, co) store ACO_STR(ACO_AT(ACO_BASE, co)) "\n\t"
+#define ACO_RESTORE_BASE(load, co, add) load ACO_STR(ACO_AT(ACO_BASE, co)) add
 #else
-#define ACO_ASM_QUIET
-#define ACO_ASM_LOUD
-#define ACO_ASM_KEEP_BASE(store, co)
-#define ACO_ASM_TAKE_BASE(load, co, add)
+#define ACO_DIAGNOSTIC_PUSH
+#define ACO_DIAGNOSTIC_POP
+#define ACO_SAVE_BASE(store, co)
+#define ACO_RESTORE_BASE(load, co, add)
 #endif
 
 /* From the load of BP to the jump, the compiler's call-frame information is wrong, be it in terms of
@@ -948,22 +948,22 @@ write one in aco.h, section Processor, and one in acosw.S; docs/porting.md says 
  * address. Unwinders look up the address before a return address: `insn`, which is never executed,
  * is there for that. */
 #ifdef __GCC_HAVE_DWARF2_CFI_ASM
-#define ACO_ASM_LEAVE(breg, bp, pc)                                                                \
+#define ACO_CFI_BEGIN(breg, bp, pc)                                                                \
     ".cfi_remember_state\n\t"                                                                      \
     ".cfi_escape 0x0f, 3, " ACO_STR(breg, ACO_WORD*ACO_REG_IDX_SP) ", 0x06\n\t"                    \
     ".cfi_escape 0x10, " ACO_STR(pc, 2, breg, ACO_WORD*ACO_REG_IDX_RETADDR) "\n\t"                 \
     ".cfi_escape 0x10, " ACO_STR(bp, 2, breg, ACO_WORD*ACO_REG_IDX_BP) "\n\t"
-#define ACO_ASM_LEFT(insn) ".cfi_restore_state\n\t" insn "\n"
+#define ACO_CFI_END(insn) ".cfi_restore_state\n\t" insn "\n"
 #else
-#define ACO_ASM_LEAVE(breg, bp, pc)
-#define ACO_ASM_LEFT(insn)
+#define ACO_CFI_BEGIN(breg, bp, pc)
+#define ACO_CFI_END(insn)
 #endif
 
 /* An arrival is an indirect jump: with branch tracking on, it needs a landing pad. */
 #if (defined(__CET__) && (__CET__ & 1)) || defined(__ARM_FEATURE_BTI_DEFAULT)
-#define ACO_ASM_LAND(insn) insn
+#define ACO_LANDING_PAD(insn) insn
 #else
-#define ACO_ASM_LAND(insn)
+#define ACO_LANDING_PAD(insn)
 #endif
 
 #ifndef __ASSEMBLER__

@@ -23,18 +23,18 @@ GDB=(gdb-multiarch -nx -batch -ex "set debuginfod enabled off" -ex "set confirm 
 declare -A FAULTS=(
     [arm64]="s/ldr x30, \[sp\]\$//|protector
 s/ldr x29, \[x1.*//|frame pointer
-s/TAKE x27, x28, 64//|x28 is not
-s/TAKE d14, d15, 128//|d15 is not
+s/RESTORE x27, x28, 64//|x28 is not
+s/RESTORE d14, d15, 128//|d15 is not
 s/msr fpcr, x3//|control words
-s/KEEP x19, x20, 0/&\nstr x19, [sp, -16]/;s/TAKE x19, x20, 0/&\nldr x19, [sp, -16]/|x19 is not
+s/SAVE x19, x20, 0/&\nstr x19, [sp, -16]/;s/RESTORE x19, x20, 0/&\nldr x19, [sp, -16]/|x19 is not
 s/str x3, \[x0, .*/add x3, x3, 16\n&/|SP
 s/sub sp, sp, 160/sub sp, sp, 168/;s/add sp, sp, 160/add sp, sp, 168/|SP is not aligned
 s/add sp, sp, 160/add sp, sp, 144/|SP is not that of the call
 s/.cfi_escape 0x0f.*//|backtrace"
     [riscv64]="s/ld ra, 0(sp)\$//|protector
 s/ld s0, .*(a1)//|frame pointer
-s/TAKE ld, s11, 88//|s11 is not
-s/TAKE fld, fs11, 184//|fs11 is not
+s/RESTORE ld, s11, 88//|s11 is not
+s/RESTORE fld, fs11, 184//|fs11 is not
 s/fsrm a3//|control words
 s/.cfi_escape 0x0f.*//|backtrace"
     [arm]="s/ldr lr, \[sp\]\$//|protector

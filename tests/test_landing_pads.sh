@@ -47,7 +47,7 @@ for pad in "${PADS[@]}"; do
     die "without the landing pad of ${pad%:*}"
 done
 mkdir "$TMP/headers"
-sed 's/ACO_ASM_LAND("hint 36/ACO_ASM_LAND("nop/' aco.h >"$TMP/headers/aco.h"
+sed 's/ACO_LANDING_PAD("hint 36/ACO_LANDING_PAD("nop/' aco.h >"$TMP/headers/aco.h"
 ! cmp -s aco.h "$TMP/headers/aco.h" || fail "the inline switch has no landing pad"
 build bti acosw.S "$TMP/headers"
 die "without the landing pad of the inline switch"

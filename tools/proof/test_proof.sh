@@ -297,12 +297,12 @@ check_arm64_faults() {
     reject "call of another file" "goes to elsewhere" "s/$jump/bl elsewhere\n&/"
     reject "jump to another file" "refers to what is in another" "s/$jump/b elsewhere\n&/"
     reject "address between instructions" "X7: .from. has no landing" 's/^ *adr x2, .*/&+2/'
-    reject "register not saved" "C2.0: x28 is" 's/KEEP x27, x28/KEEP x27, x2/'
-    reject "vector register not saved" "C2.0: d15 is" 's/KEEP d14, d15/KEEP d14, d16/'
-    reject "vector register not restored" "C2.0: d8 is" 's/TAKE d8, d9/TAKE d0, d9/'
-    reject "registers swapped" "C2.0: x19 is" 's/TAKE x19, x20/TAKE x20, x19/'
+    reject "register not saved" "C2.0: x28 is" 's/SAVE x27, x28/SAVE x27, x2/'
+    reject "vector register not saved" "C2.0: d15 is" 's/SAVE d14, d15/SAVE d14, d16/'
+    reject "vector register not restored" "C2.0: d8 is" 's/RESTORE d8, d9/RESTORE d0, d9/'
+    reject "registers swapped" "C2.0: x19 is" 's/RESTORE x19, x20/RESTORE x20, x19/'
     reject "registers saved below SP" "C2.0: x27 is" \
-        's/^ *sub sp, sp, 160/stp x27, x28, [sp, -96]\n&/; /KEEP x27, x28/d'
+        's/^ *sub sp, sp, 160/stp x27, x28, [sp, -96]\n&/; /SAVE x27, x28/d'
     reject "frame pointer not loaded" "C2.0: the frame pointer" "/$bp_load/d"
     reject "return address not saved" "C2.1: authenticates" '/str x30, .sp, 144./d'
     reject "protector not loaded" "C2.1: init: the protector" '/ldr x30, .sp.$/d'

@@ -301,7 +301,7 @@ static void installation_loads_the_unwinder(void **state)
 #elif defined(ACO_ARCH_ARM64)
 #define LOSE_FRAME_AND_WRITE "mov x29, 8\n\tstrb wzr, [%0]"
 #elif defined(ACO_ARCH_ARM)
-#define LOSE_FRAME_AND_WRITE "mov " ACO_STR(ACO_ASM_BP) ", #8\n\tstrb " ACO_STR(ACO_ASM_BP) ", [%0]"
+#define LOSE_FRAME_AND_WRITE "mov " ACO_STR(ACO_BP) ", #8\n\tstrb " ACO_STR(ACO_BP) ", [%0]"
 #elif defined(ACO_ARCH_RISCV64)
 #define LOSE_FRAME_AND_WRITE "li s0, 8\n\tsb zero, 0(%0)"
 #endif
