@@ -1,43 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * aco: asymmetric coroutines for C and C++. This header is the whole public interface, and the
- * switch itself: it is inlined at the place that resumes or yields, where the compiler knows which
- * registers are live. It needs no other file of the project; link with aco.c and acosw.S, compiled
- * with the same configuration macros as the program.
+ * aco: asymmetric coroutines for C and C++. This header is the API, and below the bar "Internals"
+ * the switch itself: it is inlined where a coroutine resumes or yields, so that the compiler saves
+ * only live registers. The header needs no other file of the project. Link with aco.c and acosw.S,
+ * compiled with the same configuration macros as the program.
  *
  * Vocabulary
  *   main coroutine      runs on its thread's own stack
- *   non-main coroutine  runs on a share stack while it is resumed
- *   parent              who resumes a coroutine, its main_co: the main one, or a non-main one that
- *                       runs on another share stack
+ *   non-main coroutine  runs on a share stack
+ *   parent              the coroutine that resumes another one, which has it as main_co: a main
+ *                       coroutine, or a non-main one on another share stack
  *   share stack         a stack that coroutines run on
- *   standalone          said of a coroutine that has its share stack to itself: it is never copied
- *   copying             said of coroutines that use one share stack in turn
- *   owner               the coroutine whose frames lie on a share stack right now: in place
- *   save stack          the memory of a coroutine for its live frames while another is the owner
- *   control words       the x87 control word and the control bits of MXCSR, or what a processor has
- *                       instead of them
+ *   standalone          a coroutine that has a share stack to itself: it is never copied
+ *   copying             coroutines that take turns on one share stack
+ *   owner               the coroutine whose frames lie on a share stack now: they are in place
+ *   save stack          memory for the live frames of a coroutine while another one is the owner
+ *   control words       the x87 control word and the control bits of MXCSR, or the counterpart on
+ *                       another processor
  *
- * A non-main coroutine is in state init (never resumed, or reset), running, yielded (in place on
- * its share stack, or saved out to its save stack), or end.
+ * The states of a non-main coroutine are init (never resumed, or reset), running, yielded (in place
+ * on its share stack, or saved out to its save stack) and end.
  *
  * Rules
- *   - A thread calls aco_thread_init() and then makes its main coroutine. Nothing is shared
- *     between threads: a coroutine is resumed only on the thread that made its main coroutine.
+ *   - A thread calls aco_thread_init(), then creates its main coroutine. Threads share nothing: a
+ *     coroutine is resumed only on the thread that created its main coroutine.
  *   - An entry function ends with aco_exit(); returning from it is an error.
  *   - A thread ends on its own stack. If it calls pthread_exit() or is cancelled while a coroutine
- *     runs, it is not unwound beyond the entry function, and that ends in one line and abort().
- *   - A local variable of a copying coroutine is at its address only while that coroutine runs.
- *   - Failed allocations, and misuse that can be seen, end in one line on stderr and abort(). Calls
- *     that have `try` or `in` in their names return NULL with errno instead. The use of a coroutine
- *     that was destroyed is not seen, nor of a local variable while its coroutine does not run:
- *     AddressSanitizer and ACO_CONFIG_STRESS find these.
+ *     runs, unwinding reaches the entry function and ends in a message and abort().
+ *   - The address of a local variable of a copying coroutine is valid only while that coroutine
+ *     runs.
+ *   - A failed allocation, and misuse that is detected, end in a message of one line on stderr and
+ *     abort(). Functions named `*_try_*` or `*_in` return NULL with errno when memory runs out or
+ *     does not suit. The use of a destroyed coroutine is not detected, nor is that of a local
+ *     variable while its coroutine does not run: AddressSanitizer and ACO_CONFIG_STRESS find these.
  */
 #ifndef ACO_H
 #define ACO_H
 
 #ifdef __ASSEMBLER__
-#pragma GCC system_header /* for -Wpedantic, which takes assembly for C90 */
+#pragma GCC system_header /* -Wpedantic takes assembly for C90 */
 #endif
 
 /* ==== Version ================================================================================ */
@@ -50,33 +51,33 @@
 /* ==== Configuration ========================================================================== */
 
 /*
- * Of the whole program, library included:
- *   ACO_CONFIG_SHARE_FPU_MXCSR_ENV  all coroutines share one set of control words: the switch
- *                                   neither saves nor loads them, which on x86 costs it some 10 ns
- *   ACO_USE_VALGRIND                tells memcheck of share stacks and of copies
- *   ACO_USE_ASAN, ACO_USE_TSAN      tell AddressSanitizer, ThreadSanitizer of stacks and switches;
- *                                   set by this header if the compiler says that one is on, and
- *                                   unset if not
- *   ACO_CONFIG_LIST                 keeps a list of each thread's coroutines, for debuggers; destroy
- *                                   one on its own thread, or after that has ended, and of an aco_t
- *                                   and its copies the original
- *   ACO_CONFIG_STRESS               every yield evicts, every eviction moves the save stack, and
- *                                   what lies unused is overwritten: finds stray pointers
- * Of a single translation unit, if so wanted:
- *   ACO_CONFIG_NO_INLINE_SWITCH     the inline functions call acosw(). Needed where a function gets
- *                                   more registers from an attribute than from the options; and
- *                                   where a variable is kept in a register for good, as by
- *                                   `register long v __asm__("r15")` outside of all functions: gcc
- *                                   does not say that the inline switch loses it, while acosw()
- *                                   keeps a callee-saved one for each coroutine
- *   ACO_CONFIG_DLOPEN               it refers to nothing that it does not call, for a program that
+ * For the whole program, library included:
+ *   ACO_CONFIG_SHARE_FPU_MXCSR_ENV  all coroutines share one set of control words. The switch
+ *                                   neither saves nor loads them: on x86 it is some 10 ns faster
+ *   ACO_USE_VALGRIND                tells memcheck about share stacks and copies
+ *   ACO_USE_ASAN, ACO_USE_TSAN      tell AddressSanitizer and ThreadSanitizer about stacks and
+ *                                   switches. This header defines them if the compiler has the
+ *                                   sanitizer on, and undefines them if not
+ *   ACO_CONFIG_LIST                 lists the coroutines of each thread, for debuggers. Destroy a
+ *                                   coroutine on its own thread, or after that thread has ended;
+ *                                   if the aco_t was copied, destroy the original
+ *   ACO_CONFIG_STRESS               finds stray pointers: every yield evicts, every eviction moves
+ *                                   the save stack, and unused memory is overwritten
+ * For a single translation unit:
+ *   ACO_CONFIG_NO_INLINE_SWITCH     inline functions call acosw() instead of switching themselves.
+ *                                   Needed where an attribute gives a function more registers than
+ *                                   the compiler's options do; and with a global register variable
+ *                                   such as `register long v __asm__("r15")`, which the inline
+ *                                   switch overwrites without a warning by gcc, while acosw() keeps
+ *                                   a value for each coroutine if the register is callee-saved
+ *   ACO_CONFIG_DLOPEN               refers only to functions that it calls, for a program that
  *                                   opens the library at run time
  *
- * A translation unit that includes this header and a library of different configuration do not
- * link: each refers to the library by a name with its configuration. Instead of by the linker,
- * ACO_CONFIG_DLOPEN lets it be found by dlsym(library, ACO_CONFIG_NAME("aco_thread_init")), which
- * is NULL if the configuration is another one, otherwise void (*)(aco_cofuncp_t, int): it does
- * what aco_thread_init() does, and its second argument is ACO_VERSION.
+ * A translation unit and a library of different configurations do not link: the unit refers to the
+ * library by a name that contains the configuration. With ACO_CONFIG_DLOPEN the program looks that
+ * name up, as dlsym(library, ACO_CONFIG_NAME("aco_thread_init")). The result is NULL if the
+ * configurations differ. Otherwise it is a void (*)(aco_cofuncp_t, int) that does what
+ * aco_thread_init() does, and takes ACO_VERSION as its second argument.
  */
 
 #if !defined(__ASSEMBLER__) && defined(__has_feature)
@@ -104,7 +105,7 @@
 
 #ifndef __ASSEMBLER__
 
-/* Not all are needed here; programs have always got them through this header. */
+/* Programs rely on getting all of these through this header. */
 #include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -119,7 +120,7 @@
 
 #define ACO_NORETURN __attribute__((noreturn))
 
-/* For a function that does not follow its n-th argument: what that points to may have no value. */
+/* The function does not dereference its n-th argument, which may point to uninitialized memory. */
 #if defined(__GNUC__) && __GNUC__ >= 11
 #define ACO_NOT_FOLLOWED(n) __attribute__((access(none, n)))
 #else
@@ -135,13 +136,13 @@ extern "C" {
 /* ==== Types ================================================================================== */
 
 /*
- * reg[] holds what a suspended coroutine keeps nowhere else. Its words mean the same after an
- * inline suspension and after one in acosw(), so that either way of switching continues the other.
+ * The words of reg[], which hold the state of a suspended coroutine that is not on its stack. They
+ * mean the same after an inline switch and after acosw(), so either can continue the other.
  */
 #define ACO_REG_IDX_RETADDR 0 /* address at which it continues */
 #define ACO_REG_IDX_SP 1      /* stack pointer */
 #define ACO_REG_IDX_BP 2      /* frame pointer */
-#define ACO_REG_IDX_FPU 3     /* control words; no such word with ACO_CONFIG_SHARE_FPU_MXCSR_ENV */
+#define ACO_REG_IDX_FPU 3     /* control words; absent with ACO_CONFIG_SHARE_FPU_MXCSR_ENV */
 
 #ifdef ACO_CONFIG_SHARE_FPU_MXCSR_ENV
 #define ACO_REG_WORDS 3
@@ -157,12 +158,12 @@ typedef struct aco_share_stack_s aco_share_stack_t;
 /* An entry function, or a last-word function. */
 typedef void (*aco_cofuncp_t)(void);
 
-/* Private memory of a coroutine for its live frames while another owns its share stack. */
+/* Private memory of a coroutine for its live frames while another one owns its share stack. */
 typedef struct {
-    void *ptr;         /* the frames of one that is saved out: ptr[0..valid_sz) */
+    void *ptr;         /* the saved frames: ptr[0..valid_sz) */
     size_t sz;         /* bytes at ptr; grows when a save needs more */
     size_t valid_sz;   /* bytes saved out now; 0 in init and for the owner */
-    size_t max_cpsz;   /* largest valid_sz so far: the save_stack_sz that would have been right */
+    size_t max_cpsz;   /* largest valid_sz so far: the best save_stack_sz */
     size_t ct_save;    /* times saved out */
     size_t ct_restore; /* times restored */
 } aco_save_stack_t;
@@ -170,202 +171,194 @@ typedef struct {
 /* A stack that coroutines run on. It grows from align_retptr down to ptr. */
 struct aco_share_stack_s {
     void *ptr;               /* lowest byte of the stack */
-    size_t sz;               /* bytes from ptr on; whole pages, unless the memory is the caller's */
-    void *align_highptr;     /* end of what is used, aligned to 16 */
-    void *align_retptr;      /* below: a word that always holds the protector's address */
-    size_t align_limit;      /* bytes from ptr to align_retptr: no coroutine has more live bytes */
-    size_t align_validsz;    /* bytes from ptr to align_highptr; nothing depends on it */
+    size_t sz;               /* bytes at ptr; whole pages, unless in memory of the caller */
+    void *align_highptr;     /* end of the part in use, aligned to 16 */
+    void *align_retptr;      /* a word below it that always holds the protector's address */
+    size_t align_limit;      /* bytes from ptr to align_retptr: the most that frames can take */
+    size_t align_validsz;    /* bytes from ptr to align_highptr; the library does not use it */
     aco_t *owner;            /* in_place, to be read; a program may set it to NULL */
-    size_t ct_coroutines;    /* private: coroutines that start, or have started, on it */
-    aco_t *in_place;         /* private: the owner, NULL if there is none */
-    size_t usual_sz;         /* private: bytes of a save stack where no size is asked for */
-    char guard_page_enabled; /* 1: the page below ptr faults when written */
-    char is_pooled;          /* private: 1 if it is a stack pool's, which alone destroys it */
-    char is_destroyed;       /* private: only this struct is left, for coroutines that outlive it */
+    size_t ct_coroutines;    /* private: coroutines that will start, or have started, on it */
+    aco_t *in_place;         /* private: the owner, or NULL */
+    size_t usual_sz;         /* private: bytes of a save stack where no size is given */
+    char guard_page_enabled; /* 1: a write to the page below ptr faults */
+    char is_pooled;          /* private: 1 if it belongs to a stack pool, which destroys it */
+    char is_destroyed;       /* private: 1 if only this struct is left, for coroutines on it */
     void *real_ptr;          /* the mapping, guard page included */
-    size_t real_sz;          /* its bytes; 0 if the memory is the caller's, to be left alone */
+    size_t real_sz;          /* its bytes; 0 in memory of the caller, which is not freed */
 #ifdef ACO_USE_VALGRIND
-    unsigned valgrind_stk_id; /* what VALGRIND_STACK_REGISTER gave */
+    unsigned valgrind_stk_id; /* returned by VALGRIND_STACK_REGISTER */
 #endif
 };
 
-/* A coroutine. What a switch in place touches comes first. */
+/* A coroutine. The fields that a switch in place uses come first. */
 struct aco_s {
-    void *reg[ACO_REG_WORDS];       /* of a suspended one: see ACO_REG_IDX_* */
-    aco_t *main_co;                 /* its parent, who resumes it; NULL for a main coroutine */
-    char is_end;                    /* 1 once it has called aco_exit() */
-    char is_owner;                  /* 1 if share_stack->in_place is this one */
+    void *reg[ACO_REG_WORDS];       /* if it is suspended: see ACO_REG_IDX_* */
+    aco_t *main_co;                 /* its parent; NULL for a main coroutine */
+    char is_end;                    /* 1 after aco_exit() */
+    char is_owner;                  /* 1 if it is share_stack->in_place */
     char blocks;                    /* ACO_BLOCK_*: what aco_destroy() frees; ACO_HAS_MARK */
     char wakes;                     /* 1: see aco_set_waker() */
     int32_t base;                   /* see ACO_BASE; before the start, see ACO_HAS_MARK */
-    aco_share_stack_t *share_stack; /* where it runs, or starts; NULL for a main coroutine */
-    aco_save_stack_t save_stack;    /* at first, memory that follows this struct */
+    aco_share_stack_t *share_stack; /* where it runs; NULL for a main coroutine */
+    aco_save_stack_t save_stack;    /* at first in memory behind this struct */
     aco_cofuncp_t fp;               /* entry function */
-    void *arg;                      /* the user's; see aco_get_arg() */
+    void *arg;                      /* of the user; see aco_get_arg() */
 #if defined(ACO_USE_ASAN) || defined(ACO_USE_TSAN)
     void *sanitizer_state;  /* ASan's fake stack while it is suspended; TSan's fiber */
-    void *sanitizer_shadow; /* ASan's shadow bytes of the frames that are saved out */
+    void *sanitizer_shadow; /* ASan's shadow bytes of saved frames */
     const void *stack_ptr;  /* lowest byte of the stack it runs on */
-    size_t stack_sz;        /* its bytes */
-    void *sanitizer_sp;     /* of a suspended main coroutine: no frame lies below; else NULL */
+    size_t stack_sz;        /* bytes of that stack */
+    void *sanitizer_sp;     /* no frame of a suspended main coroutine lies below; otherwise NULL */
 #endif
 #ifdef ACO_CONFIG_LIST
     aco_t *list_next; /* the next older coroutine of its thread */
     aco_t *list_prev; /* the next newer one; NULL for the newest */
-    aco_t *list_self; /* this one, but in a copy of an aco_t, which is in no list */
+    aco_t *list_self; /* this coroutine; in a copy, the original, since copies are not listed */
 #endif
 };
 
 /* ==== Life of a thread ======================================================================= */
 
 /*
- * Prepares the calling thread; call it once per thread before anything else. New coroutines of
- * the thread start with the control words that the thread has now. `last_word` is called, on the
- * offender's stack, when a coroutine returns from its entry function; the process aborts when it
- * returns. NULL keeps the one there was: at first the default one, which names the coroutine on
- * stderr. May be called again, to change either. Where it was not called, aco_create() calls it
- * with NULL. Aborts if the library contradicts itself (see aco_runtime_test()), and if the caller's
- * header is of another major version than the library, or newer.
+ * Prepares the calling thread; call it once per thread before any other function. Coroutines that
+ * the thread creates later start with the control words that the thread has now. When a coroutine
+ * returns from its entry function, `last_word` is called on the coroutine's stack; the process
+ * aborts when it returns. NULL keeps the last-word function that is set; the default one prints a
+ * message with the coroutine and its entry function. May be called again, to change either. Where
+ * it was not called, aco_create() calls it with NULL. Aborts if the library contradicts itself (see
+ * aco_runtime_test()), and if the caller's header is of another major version than the library, or
+ * newer.
  */
 void aco_thread_init(aco_cofuncp_t last_word);
 
 /*
- * Sets where memory comes from: what is allocated from now on, in any thread, comes from `allocate`
- * (bytes, in blocks aligned to 16; NULL with errno on failure) and goes back by `release`. Call it
- * before all else; malloc() and free() are the default. Share stacks are mapped, not allocated.
+ * Sets the allocator: `allocate` returns blocks of `sz` bytes aligned to 16, or NULL with errno;
+ * `release` frees them. Call it before any other function. It applies to all threads; the default
+ * is malloc() and free(). Share stacks are mapped, not allocated.
  */
 void aco_set_allocator(void *(*allocate)(size_t sz), void (*release)(void *ptr));
 
-/*
- * The version of the library that is linked, to be compared with the header's ACO_VERSION.
- */
+/* The version of the linked library, to be compared with ACO_VERSION, the version of the header. */
 int aco_version(void);
 
 /*
- * Checks at run time what can't be checked before: that aco.c, acosw.S and the system fit together.
- * Aborts with words if not. aco_thread_init() calls it.
+ * Checks at run time that aco.c, acosw.S and the system fit together, as far as this cannot be
+ * checked earlier. Aborts with a message if they do not. aco_thread_init() calls it.
  */
 void aco_runtime_test(void);
 
 /* ==== Share stacks =========================================================================== */
 
 /*
- * Makes a share stack on which a coroutine can have at least `sz` bytes of frames, and at least
- * 4096; 0 means 2 MiB. Sizes are rounded up to whole pages. With `guard_page_enabled` 1 the page
- * below faults when written, so that an overflow is a SIGSEGV; with 0 it is silent corruption. A
- * frame larger than a page can miss it, unless the program is compiled with
- * -fstack-clash-protection, which makes functions touch each page of such a frame in turn. Memory
- * is committed as it is touched, in small pages. Cost: some microseconds (system calls, and a page
- * fault for every page when first touched); reuse share stacks. Aborts if memory or mappings run
- * out.
+ * Creates a share stack with room for `sz` bytes of frames or more, at least 4096; 0 means 2 MiB.
+ * Sizes are rounded up to whole pages. If `guard_page_enabled` is 1, a write to the page below
+ * faults, so that an overflow is a SIGSEGV; if it is 0, an overflow silently corrupts memory. A
+ * frame larger than a page can skip the guard page, unless the program is compiled with
+ * -fstack-clash-protection, which makes functions touch each page of such a frame. Memory is
+ * committed when it is first touched, in small pages. Cost: some microseconds (system calls, and a
+ * page fault for each page when first touched); reuse share stacks. Aborts if memory or mappings
+ * run out.
  */
 aco_share_stack_t *aco_share_stack_new2(size_t sz, char guard_page_enabled);
 
 /* The same as aco_share_stack_new2(sz, 1). */
 aco_share_stack_t *aco_share_stack_new(size_t sz);
 
-/* The same as aco_share_stack_new2(), but if memory or mappings run out, returns NULL with errno. */
+/* The same as aco_share_stack_new2(), but returns NULL with errno if memory or mappings run out. */
 aco_share_stack_t *aco_try_share_stack_new2(size_t sz, char guard_page_enabled);
 
 /*
- * Makes a share stack in the `sz` bytes at `memory`: the struct lies at their end, the stack below.
- * They are the caller's again once the share stack and all coroutines on it were destroyed. Nothing
- * is allocated. There is no guard page, unless the caller puts one below and says so in
- * guard_page_enabled and real_ptr; nor are huge pages kept away, of which one would make a small
- * stack cost 2 MiB: that is the caller's madvise(). Returns NULL with EINVAL if `memory` is NULL or
- * so small that the stack would have less than 4096 bytes.
+ * Creates a share stack in the `sz` bytes at `memory`: the struct lies at their end, and the stack
+ * below it. The memory is the caller's again after the share stack and all coroutines on it are
+ * destroyed. Nothing is allocated. There is no guard page, unless the caller places one below and
+ * sets guard_page_enabled and real_ptr accordingly. Huge pages, one of which makes a small stack
+ * cost 2 MiB, are not kept away: call madvise() for that. Returns NULL with EINVAL if `memory` is
+ * NULL or too small for a stack of 4096 bytes.
  */
 aco_share_stack_t *aco_share_stack_new_in(void *memory, size_t sz);
 
 /*
- * Frees a share stack. Coroutines on it that don't run may be destroyed later, in any order; until
- * then the struct remains, and resuming one aborts. Cost: some microseconds (a system call). Aborts
- * if it is NULL, or a coroutine on it is running or waits for one that it resumed.
+ * Frees a share stack. Coroutines on it that do not run may be destroyed later, in any order. Until
+ * then the struct remains, and resuming one of them aborts. Cost: some microseconds (a system
+ * call). Aborts if it is NULL, or if a coroutine on it is running or waits for one that it resumed.
  */
 void aco_share_stack_destroy(aco_share_stack_t *share_stack);
 
 /* ==== Life of a coroutine ==================================================================== */
 
 /*
- * Makes a coroutine in state init, which runs `fp` on `share_stack` when `main_co`, its parent,
- * resumes it; neither may be NULL, nor `fp` unless reg[] is set by hand before the first resume.
- * `arg` is for aco_get_arg(). The parent is a main coroutine, or any other one on another share
- * stack. `save_stack_sz` is the size in bytes of its first save stack, which grows when needed; 0
- * means 64, or up to 512 if coroutines on this share stack came to need that. With (NULL, NULL, 0,
- * fp, arg), of which the last two are usually NULL, makes the calling thread's main coroutine
- * instead. May be called from any coroutine. Cost: one malloc(). Aborts on misuse and when memory
- * runs out.
+ * Creates a coroutine in state init. It runs `fp` on `share_stack` when its parent `main_co` first
+ * resumes it. The parent is a main coroutine, or any other one on another share stack. None of the
+ * three may be NULL, except `fp` if reg[] is set by hand before the first resume. `arg` is for
+ * aco_get_arg(). `save_stack_sz` is the size of its first save stack in bytes, which grows when
+ * needed; 0 means 64, or up to 512 if coroutines on this share stack have needed that. The
+ * arguments (NULL, NULL, 0, fp, arg), of which the last two are usually NULL, create the main
+ * coroutine of the calling thread. May be called from any coroutine. Cost: one malloc(). Aborts on
+ * misuse and if memory runs out.
  */
 aco_t *aco_create(aco_t *main_co, aco_share_stack_t *share_stack, size_t save_stack_sz,
                   aco_cofuncp_t fp, void *arg);
 
-/* The same as aco_create(), but if memory runs out, returns NULL with errno. */
+/* The same as aco_create(), but returns NULL with errno if memory runs out. */
 aco_t *aco_try_create(aco_t *main_co, aco_share_stack_t *share_stack, size_t save_stack_sz,
                       aco_cofuncp_t fp, void *arg);
 
 /*
- * The same as aco_create() in the `sz` bytes at `memory`, which are the caller's before and after:
- * the aco_t, and its first save stack in what remains. Nothing is allocated, now or later, unless
- * the save stack must grow. Returns NULL with EINVAL if `memory` is not aligned to 16 bytes or less
- * than sizeof(aco_t) rounded up to 16.
+ * The same as aco_create() in the `sz` bytes at `memory`, which belong to the caller before and
+ * after: they hold the aco_t and, in the rest, its first save stack. Nothing is allocated, now or
+ * later, unless the save stack must grow. Returns NULL with EINVAL if `memory` is not aligned to 16
+ * bytes or has fewer than sizeof(aco_t) rounded up to 16.
  */
 aco_t *aco_create_in(void *memory, size_t sz, aco_t *main_co, aco_share_stack_t *share_stack,
                      aco_cofuncp_t fp, void *arg);
 
 /*
- * Brings a coroutine in any state but running back to init, to run `fp` with `arg`: on the same
- * share stack, with the same save stack and statistics, and the control words that aco_thread_init()
- * last found. Nothing on its stack is unwound. Cost: a few ns. Aborts on misuse.
+ * Resets a coroutine in any state but running to init, to run `fp` with `arg`. It keeps its share
+ * stack, save stack and statistics, and gets the control words that aco_thread_init() last found.
+ * Nothing on its stack is unwound. Cost: a few ns. Aborts on misuse.
  */
 void aco_reset(aco_t *co, aco_cofuncp_t fp, void *arg);
 
 /*
  * Starts or continues `co`; returns when it yields or exits. The caller must be co->main_co, and
- * `co` not ended. Cost: a few ns where `co` owns its share stack or nobody does. Otherwise the
- * owner's live frames are copied out and those of `co` in. Control words of the caller are kept;
- * those of `co` are its own, unless the configuration shares them. Aborts on misuse, when the
- * owner has overrun its share stack, and when memory for the owner's save stack runs out.
+ * `co` must not have ended. Cost: a few ns if `co` owns its share stack or no coroutine does.
+ * Otherwise the live frames of the owner are copied out, and those of `co` in. The caller keeps its
+ * control words, and `co` has its own, unless the configuration shares them. Aborts on misuse, if
+ * the owner has overrun its share stack, and if memory for the owner's save stack runs out.
  */
 void aco_resume(aco_t *co);
 
 /*
- * Suspends the calling coroutine and continues its parent; returns when resumed. The caller
- * must be a non-main coroutine; in aco_yield1(), it must be `co`. Cost: a few ns. Aborts on misuse.
+ * Suspends the calling coroutine and continues its parent; returns when resumed. The caller must be
+ * a non-main coroutine, and in aco_yield1() it must be `co`. Cost: a few ns. Aborts on misuse.
  */
 void aco_yield(void);
 void aco_yield1(aco_t *co);
 
 /*
- * Suspends the calling coroutine and starts or continues `co`, another one of the same parent, not
- * ended: what aco_yield() and then aco_resume(co) by the parent would do, with one switch. The
- * parent goes on where it last resumed when one of them yields. Cost: a few ns where `co` owns its
- * share stack; otherwise copies as in aco_resume(), done on the stack of the parent, which needs
- * some KiB there. Aborts on misuse and as aco_resume() does.
+ * Suspends the calling coroutine and starts or continues `co`, another one of the same parent that
+ * has not ended: does what aco_yield(), and then aco_resume(co) by the parent, would do, with one
+ * switch. When one of the two yields, the parent continues behind its last resume. Cost: a few ns
+ * if `co` owns its share stack. Otherwise frames are copied as in aco_resume(), by code that runs
+ * on the stack of the parent and needs some KiB there. Aborts on misuse and as aco_resume() does.
  */
 void aco_yield_to(aco_t *co);
 
 /*
- * Ends the calling coroutine, which gives up its share stack, and continues its parent. The
- * caller must be a non-main coroutine; in aco_exit1(), it must be `co`. Cost: a few ns. Nothing on
- * its stack is unwound. Aborts on misuse.
+ * Ends the calling coroutine, which gives up its share stack, and continues its parent. The caller
+ * must be a non-main coroutine, and in aco_exit1() it must be `co`. Nothing on its stack is
+ * unwound. Cost: a few ns. Aborts on misuse.
  */
 ACO_NORETURN void aco_exit(void);
 ACO_NORETURN void aco_exit1(aco_t *co);
 
 /*
- * Frees a coroutine in any state but running, and its save stack; gives up its share stack if it
- * is the owner. Nothing on its stack is unwound. A main coroutine is destroyed by its own thread,
- * on the thread's stack. Those whose parent is destroyed must not be resumed any more, which is not
- * seen: destroy them, too. Cost: one or two free(). Aborts on misuse.
+ * Frees a coroutine in any state but running, and its save stack. If it owns its share stack, it
+ * gives that up. Nothing on its stack is unwound. A main coroutine is destroyed by its own thread,
+ * on the thread's stack. Coroutines whose parent is destroyed must not be resumed any more, which
+ * is not detected: destroy them, too. Cost: one or two free(). Aborts on misuse.
  */
 void aco_destroy(aco_t *co);
-
-/* Sets the pointer `ptr` to `sz` new bytes of malloc(), or aborts with words. */
-#define aco_new(ptr, sz)                                                                           \
-    do {                                                                                           \
-        (ptr) = ACO_CAST(__typeof__(ptr), malloc(sz));                                             \
-        aco_assertalloc_ptr(ptr);                                                                  \
-    } while (0)
 
 /* ==== Questions ============================================================================== */
 
@@ -376,15 +369,15 @@ void aco_destroy(aco_t *co);
 aco_t *aco_get_co(void);
 aco_t *aco_co(void);
 
-/* aco_get_co()->arg. Aborts where aco_get_co() is NULL. */
+/* aco_get_co()->arg. Aborts if aco_get_co() is NULL. */
 void *aco_get_arg(void);
 
 /* 1 if `co` is a main coroutine, otherwise 0. Aborts if it is NULL. */
 int aco_is_main_co(const aco_t *co);
 
-/* The state of `co`. Running are the coroutine that runs and those that wait for one that they have
- * resumed, up to the main coroutine; other main coroutines, and one before its first resume, are
- * suspended. Aborts if it is NULL. */
+/* The state of `co`. The coroutine that runs is running, and so is each that waits for one that it
+ * resumed, up to the main coroutine. Other main coroutines are suspended, and so is the thread's
+ * own before its first resume. Aborts if `co` is NULL. */
 typedef enum {
     ACO_STATUS_INIT,
     ACO_STATUS_RUNNING,
@@ -395,34 +388,40 @@ aco_status_t aco_status(const aco_t *co);
 
 /*
  * Whether `ptr` points into the share stack that the caller runs on; 0 on the thread's own stack.
- * For debug checks of what somebody keeps while the caller is suspended, be it the kernel or
- * another coroutine: what a copying coroutine has there is then elsewhere, and other frames in its
- * place. A standalone one may let its own be kept. Any pointer will do, it is not followed. (Where
- * AddressSanitizer detects use after return, locals are on no stack, and stay where they are: 0.)
+ * For debug checks of pointers that something else, such as the kernel or another coroutine, keeps
+ * while the caller is suspended: the stack of a copying coroutine then holds other frames, while a
+ * standalone one may pass such pointers. Any pointer will do, as it is not dereferenced. Where
+ * AddressSanitizer detects use after return, locals lie on no stack and stay in place: 0.
  */
 int aco_on_own_stack(const void *ptr) ACO_NOT_FOLLOWED(1);
 
 /* ==== Assertions ============================================================================= */
 
-/* Check what must be true, in every build: on failure, a line on stderr with the place, then
- * abort(). */
+/* Check a condition, in every build: on failure, print a message with the place, then abort(). */
 #define aco_assert(EX) ACO_ASSERT(EX, "assertion failed: " #EX)
 #define aco_assertptr(ptr) ACO_ASSERT((ptr) != NULL, "assertion failed: " #ptr " is NULL")
 #define aco_assertalloc_bool(b) ACO_ASSERT(b, "out of memory: " #b)
 #define aco_assertalloc_ptr(ptr) ACO_ASSERT((ptr) != NULL, "out of memory: " #ptr " is NULL")
 
-/* Which way a condition usually goes, for the compiler. */
+/* Sets `ptr` to `sz` bytes from malloc(), or prints a message and aborts. */
+#define aco_new(ptr, sz)                                                                           \
+    do {                                                                                           \
+        (ptr) = ACO_CAST(__typeof__(ptr), malloc(sz));                                             \
+        aco_assertalloc_ptr(ptr);                                                                  \
+    } while (0)
+
+/* Tell the compiler that a condition usually holds, or usually does not. */
 #define aco_likely(EX) __builtin_expect(!!(EX), 1)
 #define aco_unlikely(EX) __builtin_expect(!!(EX), 0)
 
 /* ==== For bindings, debuggers and the curious ================================================ */
 
 /*
- * The switch as a function, by hand (acosw.S): suspends `from`, which must be the caller, and
- * continues `to`, which must be suspended with its frames in place. Returns, nothing of use, when
- * `from` is continued. No check, no copy, and aco_gtls_co is the caller's affair; so is, where a
- * sanitizer is in use, ACO_TELL_SWITCH(from, to) right before the call. Whatever either side was or
- * will be resumed with, this and the inline switch go together.
+ * The switch as a function, in assembly (acosw.S): suspends `from`, which must be the caller, and
+ * continues `to`, which must be suspended with its frames in place. Returns when `from` is
+ * continued; the value means nothing. Nothing is checked or copied, and the caller sets
+ * aco_gtls_co. With a sanitizer, call ACO_TELL_SWITCH(from, to) right before. It does not matter by
+ * which of acosw() and the inline switch a coroutine was suspended.
  */
 void *acosw(aco_t *from, aco_t *to);
 
@@ -430,20 +429,20 @@ void *acosw(aco_t *from, aco_t *to);
 void aco_save_fpucw_mxcsr(void *p);
 
 /*
- * Sets what a coroutine calls when it wakes, for optional parts: a suspended coroutine whose field
- * `wakes` is 1 calls `waker` as soon as it is continued, on its own stack, in place of the return
- * from aco_yield() or aco_yield_to(). `wakes` is 0 again by then. Not for one that was suspended by
- * acosw() alone. One waker for the process.
+ * Sets the function that a woken coroutine calls, for optional parts. When a suspended coroutine
+ * whose field `wakes` is 1 is continued, it calls `waker` on its own stack before it returns from
+ * aco_yield() or aco_yield_to(); `wakes` is 0 again by then. This does not apply if it was
+ * suspended by acosw() alone. The process has one waker.
  */
 void aco_set_waker(void (*waker)(aco_t *co));
 
-/* Where an entry function would return to: what every *align_retptr holds. Not callable. */
+/* The return address of entry functions, which every *align_retptr holds. Not callable. */
 void aco_funcp_protector_asm(void);
 
-/* What aco_funcp_protector_asm() calls: the thread's last-word function, then abort(). */
+/* Called by aco_funcp_protector_asm(): calls the thread's last-word function, then aborts. */
 ACO_NORETURN void aco_funcp_protector(void);
 
-/* For a function that reads or writes another coroutine's frames: AddressSanitizer leaves it be. */
+/* For a function that accesses another coroutine's frames: keeps AddressSanitizer out of it. */
 #define aco_attr_no_asan __attribute__((no_sanitize_address))
 
 #endif /* __ASSEMBLER__ */
@@ -451,11 +450,11 @@ ACO_NORETURN void aco_funcp_protector(void);
 /* ==== Internals: users can stop reading here ================================================= */
 
 /*
- * The switch, which is inlined, and what it needs. Names that are not mentioned above may change
- * with any version.
+ * Below are the inline switch and what it needs. Names that do not appear above this line may
+ * change with any version.
  */
 
-/* What stands for a configuration in names. */
+/* The configuration, as a part of names. */
 #ifdef ACO_CONFIG_SHARE_FPU_MXCSR_ENV
 #define ACO_SWITCH_CONFIG aco_acosw_shareFPUenv
 #else
@@ -491,25 +490,25 @@ ACO_NORETURN void aco_funcp_protector(void);
 /* ==== Processor ============================================================================== */
 
 /*
- * Each processor has one block here and one in acosw.S. docs/porting.md says what both owe. This
- * one defines
+ * Each processor has one block here and one in acosw.S; docs/porting.md has the requirements. The
+ * block defines
  *   ACO_WORD           bytes of a register
- *   ACO_RETPTR_SZ      bytes from align_retptr to align_highptr: so many that SP at align_retptr is
- *                      as the entry function expects it
- *   ACO_AT(offset, co) the memory at an offset from the register `co`, as an operand
+ *   ACO_RETPTR_SZ      bytes from align_retptr to align_highptr, such that SP at align_retptr is as
+ *                      an entry function expects
+ *   ACO_AT(offset, co) the memory operand at an offset from the register `co`
  * and may define
  *   ACO_SWITCH_ASM(from, to)  a statement that suspends `from` and continues `to`. When `from`
  *                             is continued, the variable `to` holds it.
- * Where it does not, the inline functions call acosw(). The statement fills reg[] and names every
- * other register as clobbered: the compiler then saves those that are live, and no more.
+ * Without the latter, the inline functions call acosw(). The statement fills reg[] and declares
+ * every other register as clobbered, so the compiler saves those that are live, and no others.
  *
- * One convention goes with reg[]: on arrival, the register that carried `to` still does, and so
- * holds the coroutine arrived at.
+ * All switches share one convention: the register that holds `to` at the jump still holds it on
+ * arrival, and so tells the coroutine that is continued which one it is.
  */
 #define ACO_STR(...) ACO_STR_EXPANDED(__VA_ARGS__)
 #define ACO_STR_EXPANDED(...) #__VA_ARGS__
 
-/* Of a text that serves acosw.S and inline assembly: an operand, and what ends an instruction. */
+/* Operand syntax and instruction separator shared by acosw.S and the inline assembly. */
 #define ACO_REG(name, co) ACO_AT(ACO_WORD*ACO_REG_IDX_##name, co)
 #if !defined(__APPLE__) || !defined(__aarch64__)
 #define ACO_NL ;
@@ -519,7 +518,7 @@ ACO_NORETURN void aco_funcp_protector(void);
 #define ACO_NL %%%%
 #endif
 
-/* No macro tells of gcc's -fsanitize=shadow-call-stack, which is wrong as well. */
+/* gcc has no macro for -fsanitize=shadow-call-stack, which does not work, either. */
 #ifdef __has_feature
 #if __has_feature(shadow_call_stack) || __has_feature(ptrauth_calls)
 #error "aco switches no shadow call stack, and signs no function pointer: compile without these"
@@ -569,10 +568,11 @@ ACO_NORETURN void aco_funcp_protector(void);
 #define ACO_WORD 4
 #define ACO_RETPTR_SZ 4
 
-/* Position-independent code asks aco_i_get_pc_edx for its address, and calls through the PLT with
- * ebx loaded. That function is in each object, as one of another library would be called through
- * the PLT; written in bytes it is right in both syntaxes. Link-time optimization may take its label
- * away, for that of another object: so it is in no group of that name, and its size is a number. */
+/* Position-independent code gets its address from aco_i_get_pc_edx, and loads ebx to call through
+ * the PLT. Each object has that function, since one in another library would itself be called
+ * through the PLT. It is written in bytes, which are right in both syntaxes. Link-time optimization
+ * may replace its label by that of another object: so it is in no section group, and its size is a
+ * number. */
 #ifdef __PIC__
 #define ACO_LEA_RESUME_ADDRESS call aco_i_get_pc_edx; 3: leal 1f-3b(ACO_R(edx)), ACO_R(edx)
 #define ACO_LOAD_CONTROL_WORDS                                                                     \
@@ -627,9 +627,9 @@ __asm__(".ifndef aco_i_get_pc_edx\n"
 #define ACO_RETPTR_SZ 16
 #define ACO_AT(offset, co) [co, offset]
 
-/* The jump is by x17, one of the two registers from which a landing pad for calls may be jumped to:
- * an entry function has no other. The word at SP, for an entry function its return address, comes
- * with it; where there is none, x30 is free anyway. */
+/* The jump is by x17, one of the two registers by which a jump may arrive at a landing pad for
+ * calls, the only one that an entry function has. x30 is loaded from the word at SP, which is the
+ * return address of an entry function; otherwise x30 is clobbered anyway. */
 #define ACO_SWITCH_ASM(from, to)                                                                   \
     do {                                                                                           \
         register aco_t *aco_i_from __asm__("x0") = from, *aco_i_to __asm__("x1") = to;             \
@@ -664,8 +664,8 @@ __asm__(".ifndef aco_i_get_pc_edx\n"
         to = aco_i_to;                                                                             \
     } while (0)
 
-/* Keeps FPCR of `from`, and has that of `to` loaded if it differs: it is all control, the flags are
- * in FPSR, which the ABI lets any call change. Changes x2 and x3. */
+/* Stores FPCR of `from`, and loads that of `to` if it differs. FPCR has control bits only; the
+ * flags are in FPSR, which any call may change. Changes x2 and x3. */
 #define ACO_SWITCH_CONTROL_WORDS(from, to)                                                         \
     ACO_UNLESS_SHARED(mrs x2, fpcr ACO_NL                                                          \
                       str w2, ACO_REG(FPU, from) ACO_NL                                            \
@@ -675,16 +675,16 @@ __asm__(".ifndef aco_i_get_pc_edx\n"
                       msr fpcr, x3 ACO_NL                                                          \
                       2:)
 
-/* With return addresses signed, that of the function around is, and the one said instead is not. */
+/* If return addresses are signed, that of the enclosing function is; the one in reg[] is not. */
 #if defined(__ARM_FEATURE_PAC_DEFAULT) && defined(__GCC_HAVE_DWARF2_CFI_ASM)
 #define ACO_CFI_UNSIGNED ".cfi_negate_ra_state\n\t"
 #else
 #define ACO_CFI_UNSIGNED
 #endif
 
-/* The vector registers of SVE have their lower parts in v0-v31, and are named with them. Functions
- * that get SVE or branch protection from an attribute instead of an option, or keep SME's ZA or
- * SVE's FFR over a switch, must not contain the inline switch. */
+/* Clobbering v0-v31 clobbers the vector registers of SVE, whose lower parts they are. A function
+ * must not contain the inline switch if it gets SVE or branch protection from an attribute instead
+ * of an option, or keeps SME's ZA or SVE's FFR over a switch. */
 #ifdef __ARM_FEATURE_SVE
 #define ACO_CLOBBER_PREDICATES                                                                     \
     , "p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p9", "p10", "p11", "p12", "p13",      \
@@ -700,7 +700,7 @@ __asm__(".ifndef aco_i_get_pc_edx\n"
 #define ACO_RETPTR_SZ 16
 #define ACO_AT(offset, co) offset(co)
 
-/* The jump is by t2: where jumps need landing pads (Zicfilp), one by t2 does not. */
+/* The jump is by t2, which needs no landing pad where other jumps do (Zicfilp). */
 #define ACO_SWITCH_ASM(from, to)                                                                   \
     do {                                                                                           \
         register aco_t *aco_i_from __asm__("a0") = from, *aco_i_to __asm__("a1") = to;             \
@@ -732,8 +732,8 @@ __asm__(".ifndef aco_i_get_pc_edx\n"
         to = aco_i_to;                                                                             \
     } while (0)
 
-/* Keeps the rounding mode of `from`, which is what fcsr has of control, and has that of `to` loaded
- * if it differs. Changes a2 and a3. */
+/* Stores the rounding mode of `from`, the only control bits of fcsr, and loads that of `to` if it
+ * differs. Changes a2 and a3. */
 #define ACO_SWITCH_CONTROL_WORDS(from, to)                                                         \
     ACO_UNLESS_SHARED(frrm a2 ACO_NL                                                               \
                       sw a2, ACO_REG(FPU, from) ACO_NL                                             \
@@ -742,8 +742,8 @@ __asm__(".ifndef aco_i_get_pc_edx\n"
                       fsrm a3 ACO_NL                                                               \
                       2:)
 
-/* Functions that get vectors from an attribute instead of an option must not contain the inline
- * switch. What vl and vtype are after an asm, compilers don't take for granted. */
+/* A function that gets vectors from an attribute instead of an option must not contain the inline
+ * switch. Compilers assume nothing of vl and vtype after an asm. */
 #ifdef __riscv_vector
 #define ACO_CLOBBER_VECTOR                                                                         \
     , "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13",      \
@@ -761,10 +761,10 @@ __asm__(".ifndef aco_i_get_pc_edx\n"
 #define ACO_AT(offset, co) [co, offset]
 
 /* The frame pointer is r7 in thumb code and r11 in arm code, and one may switch to the other: so
- * both get the value that was kept. Bit 0 of an address tells that thumb code is there. Unwinders
- * are not told of the inside of the switch: their tables are right between calls only. Functions
- * that an attribute (or -mflip-thumb) compiles to the other code than their file, must not contain
- * the inline switch. */
+ * both are loaded with the saved value. Bit 0 of an address marks thumb code. There is no unwind
+ * information inside the switch, as the unwind tables of arm are right at calls only. A function
+ * that an attribute (or -mflip-thumb) compiles to other code than its file must not contain the
+ * inline switch. */
 #ifdef __thumb__
 #define ACO_ADR(reg, label) adr.w reg, label ACO_NL orr reg, reg, 1
 #define ACO_BP r7
@@ -775,8 +775,9 @@ __asm__(".ifndef aco_i_get_pc_edx\n"
 #define ACO_CLOBBER_OTHER_BP "r7"
 #endif
 
-/* A function that never returns may have no frame, if it needs no unwind table: but SP at
- * align_retptr means that a coroutine has not begun. So it gets something to keep. */
+/* A function that never returns may have no frame if it needs no unwind table. But SP at
+ * align_retptr means that a coroutine has not started, so the statement gives the function a local
+ * variable. */
 #define ACO_SWITCH_ASM(from, to)                                                                   \
     do {                                                                                           \
         uint64_t aco_i_frame;                                                                      \
@@ -784,7 +785,7 @@ __asm__(".ifndef aco_i_get_pc_edx\n"
         register aco_t *aco_i_from __asm__("r0") = from, *aco_i_to __asm__("r1") = to;             \
         ACO_DIAGNOSTIC_PUSH                                                                        \
         __asm__ volatile(                                                                          \
-            ".syntax unified\n\t" /* gcc says so itself behind an asm, and not before */           \
+            ".syntax unified\n\t" /* gcc sets it after the first asm only */           \
             ACO_SAVE_BASE("mov r2, sp\n\tsub r2, r6, r2\n\tstr r2, ", r0)                          \
             ACO_STR(ACO_ADR(r2, 1f)) "\n\t"                                                        \
             "str r2, " ACO_STR(ACO_REG(RETADDR, r0)) "\n\t"                                        \
@@ -810,8 +811,8 @@ __asm__(".ifndef aco_i_get_pc_edx\n"
         to = aco_i_to;                                                                             \
     } while (0)
 
-/* Keeps FPSCR of `from`, and has the control bits of `to` loaded if they differ: bits 8-26, while
- * the others are flags, which stay. Changes r2 and r3. */
+/* Stores FPSCR of `from`, and loads the control bits of `to`, bits 8-26, if they differ. The other
+ * bits are flags, which stay. Changes r2 and r3. */
 #define ACO_SWITCH_CONTROL_WORDS(from, to)                                                         \
     ACO_UNLESS_SHARED(vmrs r2, fpscr ACO_NL                                                        \
                       str r2, ACO_REG(FPU, from) ACO_NL                                            \
@@ -829,9 +830,9 @@ __asm__(".ifndef aco_i_get_pc_edx\n"
 #elif defined(__x86_64__)
 #error "x32 (-mx32) has no block in aco.h and acosw.S: compile with -m64 or -m32"
 #else
-#error "aco has no block for this processor, for its other byte order, or for its ABI without floating \
-point registers: \
-write one in aco.h, section Processor, and one in acosw.S; docs/porting.md says how"
+#error "aco has no block for this processor, for its other byte order, or for its ABI without \
+floating point registers: write one in aco.h, section Processor, and one in acosw.S; \
+docs/porting.md says how"
 #endif
 
 /* ---- What the two x86 blocks share ---- */
@@ -845,14 +846,14 @@ write one in aco.h, section Processor, and one in acosw.S; docs/porting.md says 
 #endif
 #define ACO_AT(offset, co) offset(ACO_R(co))
 
-/* The word of control words: MXCSR's low half, in which bits 6-15 are control and the others are
- * sticky flags that the ABI lets any call change, and above it the x87 control word. */
+/* reg[FPU] has the lower half of MXCSR, in which bits 6-15 are control bits and the others are
+ * sticky flags that any call may change, and above it the x87 control word. */
 #define ACO_MXCSR_CONTROL 0xffc0
 
-/* Keeps the control words of `from`, and has those of `to` loaded if they differ. Loading a new
- * value may cost tens of ns, and MXCSR's flags nearly always differ: so only what is control is
- * compared, each half by a load no wider than its store. Changes ebx and edx. There is no immediate
- * operand, since clang drops the dollar sign of one in Intel's syntax. */
+/* Stores the control words of `from`, and executes `load` if those of `to` differ. Loading a new
+ * value may cost tens of ns, and the flags of MXCSR nearly always differ: so only control bits are
+ * compared. No load is wider than the store before it, which would delay it. Changes ebx and edx.
+ * There are no immediate operands, whose dollar sign clang drops under -masm=intel. */
 #define ACO_SWITCH_CONTROL_WORDS(from, to, load)                                                   \
     ACO_UNLESS_SHARED(stmxcsr ACO_REG(FPU, from);                                                  \
                       fnstcw 2+ACO_REG(FPU, from);                                                 \
@@ -867,19 +868,19 @@ write one in aco.h, section Processor, and one in acosw.S; docs/porting.md says 
                       load;                                                                        \
                       2:)
 
-/* The text is AT&T syntax also where the compiler writes Intel's (-masm=intel). */
+/* The assembly is in AT&T syntax, also under -masm=intel. */
 #define ACO_ATT_BEGIN "{|.att_syntax prefix\n\t}"
 #define ACO_ATT_END "{|.intel_syntax noprefix\n\t}"
 
-/* Every register that the compiler, as it was asked to, may keep a value in. Functions that get
- * SSE (on i386), AVX-512 or APX from an attribute instead of an option, or keep AMX tiles of clang's
- * types over a switch, must not contain the inline switch. */
+/* All registers that the compiler may use under its options. A function must not contain the inline
+ * switch if it gets SSE (on i386), AVX-512 or APX from an attribute instead of an option, or keeps
+ * AMX tiles of clang's types over a switch. */
 #ifdef __MMX__
 #define ACO_CLOBBER_MMX , "mm0", "mm1", "mm2", "mm3", "mm4", "mm5", "mm6", "mm7"
 #else
 #define ACO_CLOBBER_MMX
 #endif
-#ifdef _SOFT_FLOAT /* gcc with -mgeneral-regs-only, -mno-80387 or -msoft-float, which has no "st" */
+#ifdef _SOFT_FLOAT /* gcc without "st": -mgeneral-regs-only, -mno-80387, -msoft-float */
 #define ACO_CLOBBER_X87 ACO_CLOBBER_MMX
 #else
 #define ACO_CLOBBER_X87                                                                            \
@@ -915,18 +916,17 @@ write one in aco.h, section Processor, and one in acosw.S; docs/porting.md says 
 
 /* ---- What all blocks share ---- */
 
-/* What it is about, unless all coroutines share the control words. */
+/* Its arguments, unless all coroutines share the control words: then nothing. */
 #ifdef ACO_CONFIG_SHARE_FPU_MXCSR_ENV
 #define ACO_UNLESS_SHARED(...)
 #else
 #define ACO_UNLESS_SHARED(...) __VA_ARGS__
 #endif
 
-/* clang addresses a frame that has both over-aligned and variable-sized locals through a register
- * of its own (rbx, esi, x19, s1, r6), which it does not let an asm clobber. Its distance from SP is
- * kept in `base`: pushing the register would put call-frame information wrong. On other processors
- * than x86 it warns of that, and of registers that an option reserves: not between DIAGNOSTIC_PUSH
- * and DIAGNOSTIC_POP. */
+/* clang addresses a frame with both over-aligned and variable-sized locals through a base register
+ * (rbx, esi, x19, s1, r6), which an asm cannot clobber. Its distance from SP is saved in `base`:
+ * pushing the register would make call-frame information wrong. Except on x86, clang warns about
+ * such a clobber, and about registers that an option reserves: the pragmas turn that off. */
 #define ACO_BASE ACO_WORD*(ACO_REG_WORDS+1)+4 /* offset in aco_t */
 #ifdef __clang__
 #define ACO_DIAGNOSTIC_PUSH                                                                        \
@@ -941,12 +941,12 @@ write one in aco.h, section Processor, and one in acosw.S; docs/porting.md says 
 #define ACO_RESTORE_BASE(load, co, add)
 #endif
 
-/* From the load of BP to the jump, the compiler's call-frame information is wrong, be it in terms of
- * SP or of BP. What is said instead is that this is called from where `from` will continue, with SP
- * and BP as they were stored: so the function around it shows twice there. `breg`: DW_OP_breg of
- * the register with `from`; `bp`, `pc`: their numbers in DWARF, `pc` being that of the return
- * address. Unwinders look up the address before a return address: `insn`, which is never executed,
- * is there for that. */
+/* From the load of BP to the jump, the call-frame information of the compiler is wrong, whether it
+ * refers to SP or to BP. Between BEGIN and END it describes a call from the place where `from` will
+ * continue, with SP and BP as in reg[]: so a backtrace shows the enclosing function twice. `breg`
+ * is the DW_OP_breg of the register with `from`; `bp` and `pc` are the DWARF numbers of the frame
+ * pointer and the return address. Unwinders look up the address before a return address, where
+ * `insn` stands, which is never executed. */
 #ifdef __GCC_HAVE_DWARF2_CFI_ASM
 #define ACO_CFI_BEGIN(breg, bp, pc)                                                                \
     ".cfi_remember_state\n\t"                                                                      \
@@ -959,7 +959,7 @@ write one in aco.h, section Processor, and one in acosw.S; docs/porting.md says 
 #define ACO_CFI_END(insn)
 #endif
 
-/* An arrival is an indirect jump: with branch tracking on, it needs a landing pad. */
+/* The target of an indirect jump needs a landing pad if branch tracking is on. */
 #if (defined(__CET__) && (__CET__ & 1)) || defined(__ARM_FEATURE_BTI_DEFAULT)
 #define ACO_LANDING_PAD(insn) insn
 #else
@@ -972,51 +972,46 @@ write one in aco.h, section Processor, and one in acosw.S; docs/porting.md says 
 
 #define ACO_BLOCK_CO 1         /* the aco_t, with its first save stack */
 #define ACO_BLOCK_SAVE_STACK 2 /* save_stack.ptr, once it has outgrown that */
-#define ACO_HAS_MARK 4         /* `base` has bits of the address of the share stack that counts it */
+#define ACO_HAS_MARK 4         /* `base` has address bits of the share stack that counts it */
 
 /* See aco_get_co(). */
 extern __thread aco_t *aco_gtls_co ACO_CONFIGURED("aco_gtls_co");
 #ifdef ACO_CONFIG_LIST
 extern __thread aco_t *aco_i_gtls_list; /* the newest coroutine of this thread */
 
-/* For optional parts: lists `co` as the newest of this thread, or no longer. */
+/* Add `co` to the list, as the newest coroutine of this thread, or remove it. */
 void aco_i_enter_in_list(aco_t *co);
 void aco_i_take_from_list(aco_t *co);
 #endif
 
-/*
- * Memory for the optional parts, from where aco_set_allocator() says: `sz` bytes, or NULL with
- * errno; and back. Releasing NULL does nothing.
- */
+/* By the allocator of aco_set_allocator(): `sz` bytes, or NULL with errno. NULL may be released. */
 void *aco_i_allocate(size_t sz);
 void aco_i_release(void *ptr);
 
 #define ACO_ASSERT(EX, text)                                                                       \
     (aco_likely(EX) ? (void)0 : aco_i_assert_failed(text, __FILE__, __LINE__, __func__))
 ACO_NORETURN void aco_i_assert_failed(const char *text, const char *file, int line,
-                                    const char *function);
+                                      const char *function);
 
-/*
- * Misuse, for the library and its optional parts: writes which call it was, which rule it broke and
- * what to do, the coroutine `co` and where its entry function is, in one line, and aborts.
- */
+/* Reports misuse, in a message of one line: the call, the rule it broke and the remedy, the
+ * coroutine `co` and its entry function. Then aborts. */
 ACO_NORETURN __attribute__((cold)) void aco_i_fail(const char *call, const aco_t *co,
                                                    const char *rule_and_remedy);
 
 /* ==== The inline switch ====================================================================== */
 
 /*
- * Two things make it fast. Nothing is called and nothing returns, so the processor's prediction of
- * return addresses stays right; and only live registers are saved. Two things keep it right. Each
- * function it is inlined into must contain a call, so that it is no leaf and keeps no data below
- * its stack pointer (x86-64's red zone): the cold paths are these calls, no tail calls, and the
- * pointers that lead there are laundered so that no compiler can prove them cold for ever.
- * And memory is clobbered, so nothing read from a coroutine is believed after a switch.
+ * It is fast for two reasons: without calls and returns, the processor predicts return addresses
+ * correctly; and only live registers are saved. Two things keep it correct. First, a function that
+ * contains it must not use the red zone of x86-64, the bytes below the stack pointer, so it must
+ * not be a leaf: the cold paths are calls, but no tail calls, and the pointers that they depend on
+ * are laundered, so that no compiler can prove the calls dead. Second, memory is clobbered, so the
+ * compiler reads fields of coroutines anew after a switch.
  */
 #define ACO_LAUNDER(ptr) __asm__("" : "+r"(ptr))
 
-/* A function that is inline here and exported by the library under the same name. Compilers do not
- * inline into a function that differs in what a sanitizer may do, so there it is not forced. */
+/* For functions that are inline here and exported by the library under the same name. Inlining is
+ * not forced with a sanitizer: compilers refuse it where sanitizer attributes differ. */
 #if defined(ACO_USE_ASAN) || defined(ACO_USE_TSAN)
 #define ACO_ALWAYS
 #else
@@ -1026,7 +1021,7 @@ ACO_NORETURN __attribute__((cold)) void aco_i_fail(const char *call, const aco_t
 #define ACO_INLINE extern inline __attribute__((ACO_ALWAYS gnu_inline))
 #endif
 
-/* As C++ has it where programs ask for warnings of C's casts and of a zero for a pointer. */
+/* C++ programs may ask for warnings about C casts and about 0 as a null pointer. */
 #ifdef __cplusplus
 #define ACO_CAST(type, ptr) static_cast<type>(ptr)
 #define ACO_NULL nullptr
@@ -1035,10 +1030,10 @@ ACO_NORETURN __attribute__((cold)) void aco_i_fail(const char *call, const aco_t
 #define ACO_NULL NULL
 #endif
 
-/* Tells the compiler that the coroutine in the variable `co` runs, so that it need not load what
- * aco_gtls_co is: were that to be at an address got before the switch, it would be another thread's
- * for who was handed over. Of two equal values, clang goes on with the older one, and gcc with the
- * one that is made with less: a register that is cast, not memory. */
+/* Tells the compiler that the coroutine in the variable `co` runs, so that it does not load
+ * aco_gtls_co. It would load it from an address that it computed before the switch, which is that
+ * of another thread if the coroutine was handed over. Of two equal values, clang uses the older
+ * one, and gcc the cheaper one: a register after a cast, instead of memory. */
 #ifdef __clang__
 #define ACO_ASSUME_RUNNING(co)                                                                     \
     do {                                                                                           \
@@ -1066,14 +1061,14 @@ aco_t *aco_i_ferry(aco_t *co);
 void aco_i_wake(aco_t *co);
 ACO_NORETURN __attribute__((cold)) void aco_i_misuse(const char *call, const aco_t *co);
 
-/* What several of the inline functions have in common. */
+/* Shared by several inline functions. */
 void aco_i_continue(const char *call, aco_t *co);
 void aco_i_suspend(const char *call, aco_t *co);
 ACO_NORETURN void aco_i_end(const char *call, aco_t *co);
 aco_t *aco_i_check_running(const char *call, aco_t *co);
 
-/* What a sanitizer must know before a switch. TSan counts calls and returns per coroutine: it is
- * told by the function that switches itself. */
+/* Announces a switch to the sanitizer. TSan counts calls and returns of each coroutine, so the
+ * function that switches must call it itself. */
 #if defined(ACO_USE_ASAN)
 void aco_i_tell_switch(aco_t *from, aco_t *to);
 #define ACO_TELL_SWITCH(from, to) aco_i_tell_switch(from, to)
@@ -1085,8 +1080,8 @@ void *aco_i_fiber_of(aco_t *co);
 #define ACO_TELL_SWITCH(from, to) ((void)0)
 #endif
 
-/* Suspends `from` and continues `to`, both variables. Once `from` is continued, it is kept, `to` is
- * not: it need not lie on the stack meanwhile. */
+/* Suspends `from` and continues `to`; both are variables. When `from` is continued, `from` still
+ * has its value and `to` has not, so neither needs memory on the stack meanwhile. */
 #if defined(ACO_SWITCH_ASM) && !defined(ACO_CONFIG_NO_INLINE_SWITCH)
 #define ACO_SWITCH_UNTOLD(from, to)                                                                \
     do {                                                                                           \
@@ -1108,11 +1103,11 @@ void aco_i_stress(aco_share_stack_t *share_stack);
 #define aco_i_stress(share_stack) ((void)0)
 #endif
 
-/* aco_thread_init() for a caller whose header is of `version`. */
+/* aco_thread_init() for a caller with a header of `version`. */
 void aco_i_thread_init(aco_cofuncp_t last_word, int version) ACO_CONFIGURED("aco_thread_init");
 
-/* Refers to the library of this configuration, also where fields are all that is used. It is kept
- * when linkers drop what is not referred to, if the compiler can say so. */
+/* Refers to the library of this configuration, even in a translation unit that calls no function.
+ * `retain` keeps it when the linker drops unreferenced sections. */
 #ifndef ACO_CONFIG_DLOPEN
 #if defined(__ELF__) && defined(__has_attribute)
 #if __has_attribute(retain)
@@ -1147,7 +1142,7 @@ ACO_INLINE int aco_is_main_co(const aco_t *co)
     return co->main_co == ACO_NULL;
 }
 
-/* What aco_resume() and similar calls do in the name of `call`. */
+/* aco_resume() and similar functions; messages name `call`. */
 ACO_INLINE void aco_i_continue(const char *call, aco_t *co)
 {
     aco_t *caller = aco_gtls_co, *main_co = caller;
@@ -1168,14 +1163,14 @@ ACO_INLINE void aco_i_continue(const char *call, aco_t *co)
 
 ACO_INLINE void aco_resume(aco_t *co) { aco_i_continue("aco_resume", co); }
 
-/* What aco_yield() and similar calls do in the name of `call`, with `co` that runs. */
+/* aco_yield() and similar functions, for the running coroutine `co`; messages name `call`. */
 ACO_INLINE void aco_i_suspend(const char *call, aco_t *co)
 {
     if (aco_unlikely(co == NULL)) {
         aco_i_misuse(call, co);
     }
     aco_t *main_co = co->main_co;
-    ACO_LAUNDER(main_co); /* not `co`: after an arrival, compilers know that it isn't NULL */
+    ACO_LAUNDER(main_co); /* not `co`: after a switch, compilers know that it isn't NULL */
     if (aco_unlikely(main_co == NULL)) {
         aco_i_misuse(call, co);
     }
@@ -1218,7 +1213,7 @@ ACO_INLINE void aco_yield_to(aco_t *co)
 {
     aco_t *self = aco_gtls_co;
     ACO_LAUNDER(self);
-    /* A main coroutine owns nothing, so the others need no look at what the caller is. */
+    /* If the caller is a main coroutine, `co` can only be one, too, and these own no stack. */
     if (aco_unlikely(self == NULL || co == NULL || co->main_co != self->main_co ||
                      !co->is_owner)) {
         co = aco_i_ferry(co);

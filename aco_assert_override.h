@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Assertions: makes their short names mean aco's, which are active in every build. Include it last:
- * what comes after would get these names too, <assert.h> among them.
+ * Assertions: gives the short names to those of aco, which are active in every build. Include it
+ * last: headers that follow, such as <assert.h>, would be affected by these macros.
  */
 #ifndef ACO_ASSERT_OVERRIDE_H
 #define ACO_ASSERT_OVERRIDE_H
