@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures aco beside its peers: builds them, runs each workload of each peer in fresh processes on
-one core, in turn, and keeps what they said; then has tables and charts made of it.
+one core, in turn, and keeps the results under the name of the machine; then makes tables and charts
+of the results of all machines.
 
-A measurement is a record, one line of JSON in measured.jsonl: so a run can be resumed, single peers
-measured again, and everything drawn again without measuring."""
+A measurement is a record, one line of JSON in MACHINE.jsonl, so that a run can be resumed and
+single peers measured again. The results of a run are in MACHINE.csv beside it. A complete run
+replaces bench/results/MACHINE.csv; to publish a run of another machine, that file is all that
+has to be copied."""
+
+from __future__ import annotations
 
 import argparse
 import concurrent.futures
@@ -18,11 +23,12 @@ import time
 from pathlib import Path
 
 import report
+from model import Key, Record, Results, from_records, write_csv
 from plan import ROOT, WORKLOADS, Peer, Workload, find_peers
 
 OUTPUT = ROOT / "output" / "bench"
 PROGRAMS = OUTPUT / "programs"
-TOOLS = ("python3-matplotlib", "valgrind", "time", "util-linux")  # Debian packages
+TOOLS = ("valgrind", "time", "util-linux")  # Debian packages
 ABSENT = 77  # exit status: the peer has no such workload
 NO_SUCH = "no such workload"
 CALLGRIND_BASE_N = 1000
@@ -64,7 +70,7 @@ def installed_version(package: str) -> str:
 
 
 def missing_packages(needs: set[str]) -> list[str]:
-    """A need is a Debian package, or PACKAGE/COMMAND where that command, from anywhere, does too."""
+    """A need is a Debian package, or PACKAGE/COMMAND where that command alone will do."""
     parts = [need.partition("/") for need in needs]
     return sorted({package for package, _, command in parts
                    if not installed_version(package) and not shutil.which(command)})
@@ -133,7 +139,7 @@ def build_all(peers: list[Peer]) -> dict[str, str]:
 # ==== One process =================================================================================
 
 
-def run_program(command: list[str], limit_s: float) -> dict:
+def run_program(command: list[str], limit_s: float) -> Record:
     """Runs a program pinned to the last core; returns how it ended and what it told. Its peak of
     memory is taken by time(1), in whose shadow this process's own memory does not count."""
     usage = OUTPUT / "usage"
@@ -168,7 +174,7 @@ def run_program(command: list[str], limit_s: float) -> dict:
     return {"status": "ok", "metrics": metrics, "wall_s": wall_s, "words": words}
 
 
-def count_instructions(command: list[str], n: int, limit_s: float) -> dict:
+def count_instructions(command: list[str], n: int, limit_s: float) -> Record:
     """Of one operation: what callgrind counts for `n` more of them, by how many they are."""
     counts = []
     wall_s = 0.0
@@ -208,19 +214,20 @@ class Pair:
     def arguments(self) -> list[str]:
         return self.workload.arguments.format(n=self.n, count=self.count).split()
 
-    def key(self, round_number: int) -> tuple[str, str, int]:
+    def key(self, round_number: int) -> Key:
         return (self.peer.slug, self.workload.name, round_number)
 
 
 class Run:
-    def __init__(self, mode: Mode, records: dict, store: Path, left_s: float) -> None:
+    def __init__(self, mode: Mode, records: dict[Key, Record], store: Path,
+                 left_s: float) -> None:
         self.mode = mode
         self.records = records  # by key
         self.store = store
         self.end = time.monotonic() + left_s
         self.shown = 0.0
 
-    def keep(self, pair: Pair, round_number: int, result: dict) -> None:
+    def keep(self, pair: Pair, round_number: int, result: Record) -> None:
         record = {"peer": pair.peer.slug, "workload": pair.workload.name, "round": round_number,
                   "n": pair.n, "arguments": " ".join(pair.arguments()), **result}
         self.records[pair.key(round_number)] = record
@@ -230,7 +237,7 @@ class Run:
     def is_late(self, needed_s: float = 0) -> bool:
         return time.monotonic() + needed_s > self.end
 
-    def measure(self, pair: Pair, round_number: int) -> dict:
+    def measure(self, pair: Pair, round_number: int) -> Record:
         """A record that is there already is not measured again."""
         known = self.records.get(pair.key(round_number))
         if known:
@@ -314,7 +321,7 @@ class Run:
                           f"{pair.workload.name}", self.left_s(pairs, round_number, i))
                 if self.mode is not QUICK and pair.workload.gib > available_gib():
                     words = f"needs {pair.workload.gib:.0f} GiB of memory that is not in use"
-                    result = {"status": "skipped", "words": words, "wall_s": 0}
+                    result: Record = {"status": "skipped", "words": words, "wall_s": 0}
                     self.keep(pair, round_number, result)
                 else:
                     result = self.measure(pair, round_number)
@@ -347,16 +354,37 @@ def first_line(*command: str) -> str:
     return (said.stdout.splitlines() or [""])[0].strip()
 
 
+def processor_model() -> str:
+    said = subprocess.run(["lscpu"], capture_output=True, text=True, check=True).stdout
+    cpu = re.search(r"Model name:\s*(.*)", said)
+    return cpu[1] if cpu else "unknown"
+
+
+def name_machine(model: str, target: str) -> str:
+    """A short name of a processor: of its model, and of its generation as gcc calls it, since the
+    model that a virtual machine shows says little."""
+    model = re.sub(r"\((R|TM)\)|\b(CPU|Processor|\d+-Core)\b|@.*", " ", model)
+    generation = re.search(r"^\s*-m(?:arch|cpu)=\s*(?!native|x86-64|armv)([\w-]+)", target,
+                           re.MULTILINE)
+    words = f"{model} {generation[1].replace('znver', 'zen') if generation else ''}"
+    return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")
+
+
+def gcc_target() -> str:
+    """What gcc would compile for here."""
+    native = "-mcpu=native" if os.uname().machine == "aarch64" else "-march=native"
+    return subprocess.run([os.environ.get("CC", "gcc"), native, "-Q", "--help=target"],
+                          capture_output=True, text=True, check=False).stdout
+
+
 def describe_machine(peers: list[Peer]) -> dict[str, str]:
-    cpu = re.search(r"Model name:\s*(.*)",
-                    subprocess.run(["lscpu"], capture_output=True, text=True, check=True).stdout)
     gib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
     packages = sorted({package for peer in peers for package in peer.needs})
     versions = [f"{package} {installed_version(package)}" for package in packages]
     tools = [first_line("rustc", "--version"), first_line("go", "version")]
     return {
         "date": time.strftime("%Y-%m-%d"),
-        "machine": f"{cpu[1] if cpu else 'unknown'}, {os.cpu_count()} cores, {gib:.0f} GiB, "
+        "machine": f"{processor_model()}, {os.cpu_count()} cores, {gib:.0f} GiB, "
                    f"Linux {os.uname().release}, {first_line('getconf', 'GNU_LIBC_VERSION')}",
         "compiler": first_line(os.environ.get("CC", "gcc"), "--version") + ", -O2",
         "packages": "; ".join([v for v in versions if not v.endswith(" ")] +
@@ -371,9 +399,10 @@ def describe_machine(peers: list[Peer]) -> dict[str, str]:
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="bench/run.sh",
-        description="Measures aco beside its peers, writes tables and draws charts. In full, which "
-                    "takes less than forty minutes, into bench/results/ and img/, the READMEs and "
-                    "docs/; otherwise into output/bench/.")
+        description="Measures aco beside its peers, writes tables and draws charts of all machines "
+                    "that were measured. In full, which takes less than forty minutes, the results "
+                    "go into bench/results/MACHINE.csv, tables and charts into bench/results/, "
+                    "img/bench/, the READMEs and docs/; otherwise all goes into output/bench/.")
     parser.add_argument("-i", action="store_true", dest="install",
                         help="first install what is missing (with apt-get)")
     how_much = parser.add_mutually_exclusive_group()
@@ -386,15 +415,20 @@ def parse_arguments() -> argparse.Namespace:
                         help="measure only, and again, what matches as 'FILE: PEER: WORKLOAD'")
     parser.add_argument("--resume", action="store_true",
                         help="go on with a run that was stopped, or add peers to it")
+    parser.add_argument("--machine", metavar="NAME", default="",
+                        help="keep the results under this name of the machine (lower-case letters, "
+                             "digits, hyphens); otherwise it is that of the processor")
     parser.add_argument("--draw", action="store_true",
-                        help="measure nothing: write and draw again what was measured")
+                        help="measure nothing: write tables and draw charts of the results that "
+                             "there are")
     parser.add_argument("--list", action="store_true", help="name all peers and workloads")
     return parser.parse_args()
 
 
-def load(store: Path) -> tuple[dict, dict]:
+def load(store: Path) -> tuple[dict[str, str], dict[Key, Record]]:
     """The machine and the records of a run so far."""
-    machine, records = {}, {}
+    machine: dict[str, str] = {}
+    records: dict[Key, Record] = {}
     if store.exists():
         for line in store.read_text().splitlines():
             record = json.loads(line)
@@ -405,8 +439,8 @@ def load(store: Path) -> tuple[dict, dict]:
     return machine, records
 
 
-def save(store: Path, machine: dict, records: dict) -> None:
-    lines = [machine, *records.values()]
+def save(store: Path, machine: dict[str, str], records: dict[Key, Record]) -> None:
+    lines: list[Record] = [machine, *records.values()]
     store.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
@@ -454,6 +488,47 @@ def measure(options: argparse.Namespace, mode: Mode, peers: list[Peer], store: P
           f"{(time.monotonic() - built) / 60:.1f}", file=sys.stderr)
 
 
+def is_complete(results: Results, peers: list[Peer]) -> bool:
+    """Whether every workload of every peer has a result, other than of a probe."""
+    def is_open(workload: Workload, title: str) -> bool:
+        cell = results.cells.get((title, workload.name))
+        return bool(re.search(workload.peers, title)) and title not in results.unbuilt and \
+            (cell is None or (cell.status == "ok" and cell.rounds == 0))
+
+    return not any(is_open(workload, peer.title) for workload in WORKLOADS for peer in peers)
+
+
+def write(mode: Mode, peers: list[Peer], store: Path) -> int:
+    """Writes all that there is to write of a run; returns how many workloads failed."""
+    results = from_records(store.stem, *load(store), peers)
+    write_csv(results, store.with_suffix(".csv"))
+    if mode is FULL and is_complete(results, peers):
+        write_csv(results, report.RESULTS / f"{results.name}.csv")
+        report.publish()
+    else:
+        report.write_all(store.parent, store.parent)
+    failed = [f"{title}, {name}: {cell.words}" for (title, name), cell in results.cells.items()
+              if cell.status == "failed"]
+    for line in failed:
+        print(f"FAILED: {line}")
+    print(f"{len(results.cells)} workloads of peers, {len(failed)} failed; written to "
+          f"{store.with_suffix('.csv').relative_to(ROOT)}")
+    return len(failed)
+
+
+def draw(mode: Mode) -> int:
+    folder = report.RESULTS if mode is FULL else OUTPUT / mode.name
+    if not list(folder.glob("*.csv")):
+        print(f"nothing has been measured yet: there is no {folder.relative_to(ROOT)}/*.csv",
+              file=sys.stderr)
+        return 2
+    if mode is FULL:
+        report.publish()
+    else:
+        report.write_all(folder, folder)
+    return 0
+
+
 def main() -> int:
     options = parse_arguments()
     peers = find_peers()
@@ -462,7 +537,13 @@ def main() -> int:
         print("\n".join(f"  {workload.name}: {workload.arguments}" for workload in WORKLOADS))
         return 0
     mode = QUICK if options.quick else CHECK if options.check else FULL
-    if not options.draw and not choose(mode, peers, options.only):
+    if options.draw:
+        return draw(mode)
+    if not re.fullmatch(r"[a-z0-9-]*", options.machine):
+        print(f"bench/run.sh: the name of a machine has lower-case letters, digits and hyphens: "
+              f"'{options.machine}'", file=sys.stderr)
+        return 2
+    if not choose(mode, peers, options.only):
         print(f"bench/run.sh: nothing matches --only '{options.only}': --list names peers and "
               "workloads", file=sys.stderr)
         return 2
@@ -473,16 +554,11 @@ def main() -> int:
     elif missing:
         print(f"missing, and left out what needs it: {' '.join(missing)} (-i installs it)",
               file=sys.stderr)
-    store = OUTPUT / mode.name / "measured.jsonl"
+    machine = options.machine or name_machine(processor_model(), gcc_target())
+    store = OUTPUT / mode.name / f"{machine}.jsonl"
     store.parent.mkdir(parents=True, exist_ok=True)
-    if not options.draw:
-        measure(options, mode, peers, store)
-    machine, records = load(store)
-    if not machine:
-        print(f"nothing has been measured yet: {store.relative_to(ROOT)} is missing",
-              file=sys.stderr)
-        return 2
-    failed = report.write(machine, records, peers, store.parent, is_whole=mode is FULL)
+    measure(options, mode, peers, store)
+    failed = write(mode, peers, store)
     return 1 if mode is CHECK and failed else 0
 
 

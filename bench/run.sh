@@ -5,4 +5,5 @@
 # run.py, by the system's Python, which is the one that Debian's packages are for.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+export PYTHONPATH=img # canvas.py, with which charts are drawn
 exec /usr/bin/python3 bench/run.py "$@"
