@@ -402,7 +402,9 @@ def parse_arguments() -> argparse.Namespace:
         description="Measures aco beside its peers, writes tables and draws charts of all machines "
                     "that were measured. In full, which takes less than forty minutes, the results "
                     "go into bench/results/MACHINE.csv, tables and charts into bench/results/, "
-                    "img/bench/, the READMEs and docs/; otherwise all goes into output/bench/.")
+                    "img/bench/, the READMEs and docs/; otherwise all goes into output/bench/.",
+        epilog="Results of another machine are published by copying its bench/results/MACHINE.csv "
+               "here, and --draw.")
     parser.add_argument("-i", action="store_true", dest="install",
                         help="first install what is missing (with apt-get)")
     how_much = parser.add_mutually_exclusive_group()
@@ -503,6 +505,7 @@ def write(mode: Mode, peers: list[Peer], store: Path) -> int:
     results = from_records(store.stem, *load(store), peers)
     write_csv(results, store.with_suffix(".csv"))
     if mode is FULL and is_complete(results, peers):
+        report.RESULTS.mkdir(exist_ok=True)
         write_csv(results, report.RESULTS / f"{results.name}.csv")
         report.publish()
     else:

@@ -76,3 +76,25 @@ for line in '- broken: not built: does not build: error: no such thing' \
 done
 [[ $tables != *"mute"* ]] || fail "a workload that a peer does not have is reported as missing"
 echo "wrong peers are told"
+
+# ---- A run in full -------------------------------------------------------------------------------
+
+rm "$TMP"/project/bench/peers/*
+# shellcheck disable=SC2016 # for whoever builds it
+peer instant "" 'printf "#!/bin/sh\necho ns 2\necho ms 2\necho switch_ns 2" > $OUT'
+printf '<!-- bench switch -->\n<!-- /bench -->\n' > "$TMP/project/README.md"
+: > "$TMP/project/README_zh.md"
+RESULTS=$TMP/project/bench/results
+must "a run in full fails" "$TMP/project/bench/run.sh" --machine one
+grep -q '^switch,switch .*,instant,stackful,ns,9,2,2,ok$' "$RESULTS/one.csv" ||
+    fail "a run in full does not keep its results"
+[[ $(< "$TMP/project/README.md") == *'**one**'*'| instant | **2.00** |'* ]] ||
+    fail "a run in full is not quoted"
+must "a run in part fails" "$TMP/project/bench/run.sh" --machine two --only ': switch'
+[[ -s $TMP/project/output/bench/full/two.csv && ! -e $RESULTS/two.csv ]] ||
+    fail "a run in part is published"
+cp "$TMP/project/output/bench/full/two.csv" "$RESULTS"
+must "results that were copied can't be drawn" "$TMP/project/bench/run.sh" --draw
+[[ $(< "$TMP/project/README.md") == *'**one**'*'| instant |'*'**two**'*'| instant |'* ]] ||
+    fail "results that were copied are not quoted"
+echo "whole runs are published, by machine"
