@@ -58,16 +58,17 @@ readonly CMOCKA_SHA256=810570eb0b8d64804331f82b29ff47c790ce9cd6b163e98d47a480704
 # Not everywhere do compilers make unwind tables of C unasked.
 readonly FOREIGN_FLAGS=(-fasynchronous-unwind-tables -Wno-unused-command-line-argument)
 readonly PROGRAMS=(test_aco_synopsis test_aco_tutorial_{0..6} test_aco_benchmark)
-readonly WARNINGS=(-Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wundef -Werror)
 readonly OUTPUT=output
 read -r -a COMPILER <<< "${CC:-gcc}"
 read -r -a CXX_COMPILER <<< "${CXX:-g++}"
 read -r -a EXTRA_FLAGS <<< "${CFLAGS:-}"
 read -r -a LINK_FLAGS <<< "${LDFLAGS:-}"
-# DWARF 4, since memcheck of Debian 12 can't read the version 5 that clang writes.
-readonly OPTIONS=(-std=gnu99 -gdwarf-4 -O2 "${WARNINGS[@]}" "${EXTRA_FLAGS[@]}" -I.)
 
 cd "$(dirname "${BASH_SOURCE[0]}")"
+
+mapfile -t WARNINGS < <(grep -s '^-' tools/warnings)
+# DWARF 4, since memcheck of Debian 12 can't read the version 5 that clang writes.
+readonly OPTIONS=(-std=gnu99 -gdwarf-4 -O2 "${WARNINGS[@]}" -Werror "${EXTRA_FLAGS[@]}" -I.)
 
 usage_error() {
     printf 'make.sh: %s\n%s\n' "$1" "$USAGE" >&2
@@ -565,7 +566,9 @@ install_or_remove() {
     local pages=()
     if ((man)); then
         pages=("$OUTPUT/man")
-        python3 tools/man/pages.py "$OUTPUT/man" libaco.map aco.h aco_assert_override.h extra/*/aco_*.h
+        # shellcheck disable=SC2046 # they are patterns of files
+        python3 tools/man/pages.py "$OUTPUT/man" libaco.map \
+            $(sed -n 's/^include //p' packaging/installed)
     fi
     if [[ $1 == install ]]; then
         make_default_libraries

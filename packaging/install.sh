@@ -56,18 +56,19 @@ make_files() {
 
 # Calls `$1 SOURCE TARGET` for everything that gets installed.
 for_each_file() {
-    local file number
+    local file number directory pattern
     for file in "$OUTPUT"/libaco.{a,so,"so.${VERSION%%.*}","so.$VERSION"}; do
         "$1" "$file" "$LIBDIR/${file##*/}"
     done
-    for file in aco.h aco_assert_override.h extra/*/aco_*.h; do
-        "$1" "$file" "$INCLUDEDIR/${file##*/}"
-    done
+    while read -r directory pattern; do
+        for file in $pattern; do
+            "$1" "$file" "$PREFIX/$directory/${file##*/}"
+        done
+    done < <(grep '^[^#]' packaging/installed)
     "$1" "$MADE/aco.pc" "$LIBDIR/pkgconfig/aco.pc"
     for file in "$MADE"/aco-config{,-version}.cmake; do
         "$1" "$file" "$CMAKEDIR/${file##*/}"
     done
-    "$1" tools/gdb/aco.py "$GDB_SCRIPT"
     "$1" "$MADE/aco-gdb.py" "$AUTOLOADDIR/libaco.so.$VERSION-gdb.py"
     [[ -n $MAN_PAGES ]] || return 0
     for number in 3 7; do

@@ -46,7 +46,7 @@ install_by_cmake() {
     shift
     rm -rf "$build"
     must "the library: CMake fails" cmake -S "$PROJECT" -B "$build" -DCMAKE_BUILD_TYPE=Release \
-        -DCMAKE_C_COMPILER="${C_COMPILER[0]}" -DCMAKE_C_FLAGS="${C_WARNINGS[*]}" \
+        -DCMAKE_C_COMPILER="${C_COMPILER[0]}" -DCMAKE_C_FLAGS=-Werror \
         -DCMAKE_INSTALL_PREFIX="$prefix" "$@"
     must "the library does not build with CMake" cmake --build "$build"
     must "the library does not get installed by CMake" cmake --install "$build"
@@ -64,8 +64,8 @@ check_cmake_consumer "find_package after CMake's installation, shared" \
     fail "the program does not load the shared library that CMake has installed"
 diff <(exports "$made/lib/libaco.so") <(exports "$shared"/lib*/libaco.so) ||
     fail "the library by make.sh (left) and by CMake (right) export different names"
-diff <(cd "$made/include" && ls) <(cd "$shared/include" && ls) ||
-    fail "make.sh (left) and CMake (right) install different headers"
+diff <(cd "$made" && ls include share/aco) <(cd "$shared" && ls include share/aco) ||
+    fail "make.sh (left) and CMake (right) install different files"
 if have pkg-config; then
     read -ra flags < <(PKG_CONFIG_LIBDIR=$(echo "$shared"/lib*/pkgconfig) pkg-config --cflags --libs aco)
     check_consumer "pkg-config after CMake's installation" "${flags[@]}" \

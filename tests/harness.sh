@@ -21,9 +21,9 @@ set -euo pipefail
 TMP=$(mktemp -d "${TMP:-/tmp}/${0##*/}.XXXXXX")
 trap 'rm -rf "$TMP"' EXIT
 
-# What every source of the project compiles with.
-WARNINGS=(-Wall -Wextra -Wshadow -Wconversion -Wundef -Werror)
-C_WARNINGS=("${WARNINGS[@]}" -Wstrict-prototypes)
+# What every source of the project compiles with; C++ knows all but one.
+mapfile -t C_WARNINGS < <(grep -s '^-' tools/warnings && echo -Werror)
+mapfile -t WARNINGS < <(printf '%s\n' "${C_WARNINGS[@]}" | grep -v -e -Wstrict-prototypes)
 
 # Options for each kind of processor that can be tested.
 WIDTHS=(-m64)

@@ -41,7 +41,8 @@ class AcoRecipe(ConanFile):
     def export_sources(self) -> None:
         root = os.path.join(self.recipe_folder, ROOT)
         for pattern in ("aco*.[hc]", "acosw.S", "libaco.map", "CMakeLists.txt", "LICENSE",
-                        "extra/*/aco_*.[hc]", "packaging/aco.pc.in", "packaging/cmake/*"):
+                        "extra/*/aco_*.[hc]", "packaging/aco.pc.in", "packaging/cmake/*",
+                        "packaging/installed", "tools/warnings", "tools/gdb/aco.py"):
             copy(self, pattern, root, self.export_sources_folder)
 
     def layout(self) -> None:

@@ -12,5 +12,5 @@ vcpkg_cmake_install()
 vcpkg_cmake_config_fixup(PACKAGE_NAME aco CONFIG_PATH lib/cmake/aco)
 vcpkg_fixup_pkgconfig()
 
-file(REMOVE_RECURSE "${CURRENT_PACKAGES_DIR}/debug/include")
+file(REMOVE_RECURSE "${CURRENT_PACKAGES_DIR}/debug/include" "${CURRENT_PACKAGES_DIR}/debug/share")
 vcpkg_install_copyright(FILE_LIST "${SOURCE_PATH}/LICENSE")
