@@ -448,28 +448,36 @@ static int is_running(const aco_t *co)
     return running != NULL;
 }
 
-/* ==== What tools must know =================================================================== */
+/* ==== Hooks for tools ======================================================================== */
 
 /*
- * tell_stack_new(s), tell_stack_destroyed(s)
- * tell_created(co)
- * tell_moved(co)         `co` will start on another share stack than it was created on
- * tell_saved(co, sp)     the frames of `co` from `sp` up were copied out of its share stack
- * tell_acquired(co, sp)  `co` gets its share stack, and its frames are about to come to `sp`
- * tell_ferry(ferry, parent)  `ferry` is switched to in the place of `parent`, on its stack
- * tell_abandoned(co)     `co`, which owns its share stack, will never use its frames again
- * tell_destroyed(co)
+ * What memcheck and the sanitizers can't see by themselves. There is one table for each tool and
+ * an empty one. Each has all hooks:
+ *
+ *   tell_stack_new(s), tell_stack_destroyed(s)
+ *   tell_created(co)
+ *   tell_moved(co)             `co` will start on another share stack than it was created on
+ *   tell_saved(co, sp)         the frames of `co` from `sp` up were copied out of its share stack
+ *   tell_acquired(co, sp)      `co` is the new owner; its frames will be copied to `sp`
+ *   tell_ferry(ferry, parent)  `ferry` will run in place of `parent`, on the same stack
+ *   tell_abandoned(co)         `co`, the owner, will never use its frames again
+ *   tell_destroyed(co)
+ *
+ * ACO_TELL_SWITCH() of aco.h calls what a sanitizer must know of a switch.
  */
-#if defined(ACO_USE_ASAN) || defined(ACO_USE_TSAN)
+#if defined(ACO_USE_VALGRIND) && (defined(ACO_USE_ASAN) || defined(ACO_USE_TSAN))
+#error "programs with a sanitizer can't run under valgrind: compile without ACO_USE_VALGRIND"
+#endif
 
-/* Whether the switch to `co` is a call of its entry function. */
+#if defined(ACO_USE_ASAN) || defined(ACO_USE_TSAN)
+/* Whether the switch to `co` calls its entry function. */
 static int starts(const aco_t *co)
 {
     return co->share_stack != NULL && co->reg[ACO_REG_IDX_SP] == co->share_stack->align_retptr;
 }
-
 #endif
-#if defined(ACO_USE_VALGRIND) && !defined(NVALGRIND) /* it says so where it has no port */
+
+#if defined(ACO_USE_VALGRIND) && !defined(NVALGRIND) /* defined where valgrind has no port */
 
 static void tell_stack_new(aco_share_stack_t *s)
 {
@@ -479,10 +487,14 @@ static void tell_stack_new(aco_share_stack_t *s)
 static void tell_stack_destroyed(aco_share_stack_t *s)
 {
     VALGRIND_STACK_DEREGISTER(s->valgrind_stk_id);
-    (void)VALGRIND_MAKE_MEM_UNDEFINED(s->ptr, s->sz); /* it may be the caller's */
+    (void)VALGRIND_MAKE_MEM_UNDEFINED(s->ptr, s->sz); /* the caller may own it and use it again */
 }
 
-/* Sets `ptr` to the frames from `sp` up, less the red zone below; returns their bytes. */
+#define tell_created(co) ((void)(co))
+#define tell_moved(co) ((void)(co))
+
+/* Sets `ptr` to the lowest byte of the red zone below the frames from `sp` up. Returns the bytes
+ * from there to their end. */
 static size_t frames(const aco_share_stack_t *s, char *sp, char **ptr)
 {
     size_t room = (size_t)(sp - (char *)s->ptr);
@@ -497,7 +509,7 @@ static void tell_saved(aco_t *co, char *sp)
     (void)VALGRIND_MAKE_MEM_NOACCESS(ptr, sz);
 }
 
-/* Definedness travels with the copy that follows. */
+/* The copy that follows makes defined what was defined when it was saved. */
 static void tell_acquired(aco_t *co, char *sp)
 {
     char *ptr;
@@ -505,21 +517,19 @@ static void tell_acquired(aco_t *co, char *sp)
     (void)VALGRIND_MAKE_MEM_UNDEFINED(ptr, sz);
 }
 
-/* It and the word below lie below the frames of `parent`. */
+/* The ferry and its return address lie below the frames of `parent`. */
 static void tell_ferry(aco_t *ferry, const aco_t *parent)
 {
     char *low = (char *)ferry - ACO_RETPTR_SZ - RED_ZONE_SZ;
     (void)VALGRIND_MAKE_MEM_UNDEFINED(low, (size_t)((char *)parent->reg[ACO_REG_IDX_SP] - low));
 }
 
-#define tell_created(co) ((void)(co))
-#define tell_moved(co) ((void)(co))
 #define tell_abandoned(co) ((void)(co))
 #define tell_destroyed(co) ((void)(co))
 
 #elif defined(ACO_USE_ASAN)
 
-/* The shadow byte of the 8 bytes of the program at `ptr`. */
+/* The shadow byte of the 8 bytes at `ptr`. */
 static char *shadow_of(const void *ptr)
 {
     size_t scale, offset;
@@ -527,17 +537,17 @@ static char *shadow_of(const void *ptr)
     return (char *)(((uintptr_t)ptr >> scale) + offset);
 }
 
-/* No frame lies below `sp`, or from there up. Where nobody knows how deep frames that were
- * abandoned reached, as when a coroutine is reset by hand, it is the whole stack. */
+/* Removes the red zones of frames from `sp` up. With `sp` at the top of the stack it is not known
+ * how deep the frames were, as when a coroutine is reset by hand: then those of the whole stack. */
 static void forget_frames(const aco_share_stack_t *s, char *sp)
 {
     char *low = sp == s->align_retptr ? (char *)s->ptr : sp;
     __asan_unpoison_memory_region(low, (size_t)((char *)s->align_highptr - low));
 }
 
-/* Bytes of the fake stack that ASan makes for a stack of `stack_sz`: a page, flags, and of each of
- * 11 sizes of frames as much as the stack has, rounded up to a power of two within limits. Not more:
- * a guard page may follow, which LSan would read. */
+/* Bytes of the fake stack that ASan makes for a stack of `stack_sz` bytes: a page, flags, and for
+ * each of 11 classes of frames the size of the stack, rounded up to a power of two within limits.
+ * Never too large: LSan would read a guard page behind it. */
 static size_t fake_stack_sz(size_t stack_sz)
 {
     size_t sz = FAKE_STACK_MIN_SZ;
@@ -547,8 +557,8 @@ static size_t fake_stack_sz(size_t stack_sz)
     return 4096 + sz / 32 + 11 * sz;
 }
 
-/* LSan finds the stack that a thread runs on; what a suspended coroutine has elsewhere than on a
- * share stack, it is told of: a fake stack and, of a main coroutine, the frames. */
+/* LSan scans the share stacks and the stack that each thread runs on. Calls `tell` with what a
+ * suspended coroutine has elsewhere: its fake stack and, of a main coroutine, the frames. */
 static void tell_roots(const aco_t *co, void (*tell)(const void *, size_t))
 {
     if (co->sanitizer_state != NULL) {
@@ -560,7 +570,7 @@ static void tell_roots(const aco_t *co, void (*tell)(const void *, size_t))
     }
 }
 
-/* Not through memcpy(), which ASan watches. */
+/* ASan checks memcpy(), and frames have red zones. */
 aco_attr_no_asan static void copy_unwatched(void *to, const void *from, size_t sz)
 {
     size_t i;
@@ -578,12 +588,10 @@ static void tell_stack_destroyed(aco_share_stack_t *s)
 {
     forget_frames(s, (char *)s->ptr);
     __lsan_unregister_root_region(s->ptr, s->sz);
-    if (s->ct_coroutines != 0) { /* it may count one for ever, see mark_of() */
+    if (s->ct_coroutines != 0) { /* the struct may never be freed, see mark_of() */
         __lsan_ignore_object(s);
     }
 }
-
-#define tell_ferry(ferry, parent) (*(ferry) = *(parent))
 
 static void tell_moved(aco_t *co)
 {
@@ -601,7 +609,7 @@ static void tell_created(aco_t *co)
     }
 }
 
-/* The red zones in and around locals travel with the frames. */
+/* The red zones around locals are saved and restored with the frames. */
 static void tell_saved(aco_t *co, char *sp)
 {
     char *low = shadow_of(sp);
@@ -632,7 +640,15 @@ static void tell_acquired(aco_t *co, char *sp)
     drop_shadow(co);
 }
 
-/* ASan frees the fake stack of a fiber only when that leaves for the last time. */
+/* Makes ASan take the ferry for the parent. */
+#define tell_ferry(ferry, parent) (*(ferry) = *(parent))
+
+static void tell_abandoned(aco_t *co)
+{
+    forget_frames(co->share_stack, (char *)co->reg[ACO_REG_IDX_SP]);
+}
+
+/* ASan frees the fake stack of a fiber only in the last switch from it, so one is pretended. */
 aco_attr_no_asan static void drop_fake_stack(aco_t *co)
 {
     void *mine;
@@ -649,23 +665,23 @@ aco_attr_no_asan static void drop_fake_stack(aco_t *co)
     co->sanitizer_state = NULL;
 }
 
-/* A coroutine that starts, perhaps again: what it left is nobody's. */
-static void tell_started(aco_t *co)
+static void tell_destroyed(aco_t *co)
 {
-    forget_frames(co->share_stack, (char *)co->share_stack->align_retptr);
+    drop_shadow(co);
     drop_fake_stack(co);
 }
 
-/* To ASan the switch is over before the stack pointer moves: what is in between is no business of
- * its, and a coroutine that starts could not tell it. */
+/* Both halves of ASan's switch are done here, before SP moves: a coroutine that starts could not do
+ * the second one. */
 aco_attr_no_asan void aco_i_tell_switch(aco_t *from, aco_t *to)
 {
     char *sp = (char *)__builtin_frame_address(0);
     if (from->is_end) {
         forget_frames(from->share_stack, sp);
     }
-    if (starts(to)) {
-        tell_started(to);
+    if (starts(to)) { /* perhaps again: its old frames are gone */
+        forget_frames(to->share_stack, (char *)to->share_stack->align_retptr);
+        drop_fake_stack(to);
     }
     __sanitizer_start_switch_fiber(from->is_end ? NULL : &from->sanitizer_state, to->stack_ptr,
                                    to->stack_sz);
@@ -677,36 +693,25 @@ aco_attr_no_asan void aco_i_tell_switch(aco_t *from, aco_t *to)
     to->sanitizer_state = to->sanitizer_sp = NULL;
 }
 
-static void tell_abandoned(aco_t *co)
-{
-    forget_frames(co->share_stack, (char *)co->reg[ACO_REG_IDX_SP]);
-}
-
-static void tell_destroyed(aco_t *co)
-{
-    drop_shadow(co);
-    drop_fake_stack(co);
-}
-
-#else
+#elif defined(ACO_USE_TSAN)
 
 #define tell_stack_new(s) ((void)0)
 #define tell_stack_destroyed(s) ((void)0)
-#define tell_saved(co, sp) ((void)0)
-#define tell_abandoned(co) ((void)0)
-#ifdef ACO_USE_TSAN
 
-#define tell_ferry(ferry, parent) (*(ferry) = *(parent))
-
-#define tell_moved(co) ((void)0)
-
-/* Others get a fiber later: an aco_t that is copied before its first resume has none yet. */
+/* Others get a fiber at the first resume, so that an aco_t may be copied before. */
 static void tell_created(aco_t *co)
 {
     co->sanitizer_state = co->main_co == NULL ? __tsan_get_current_fiber() : NULL;
 }
 
+#define tell_moved(co) ((void)0)
+#define tell_saved(co, sp) ((void)0)
 #define tell_acquired(co, sp) ((void)0)
+
+/* Makes TSan take the ferry for the parent. */
+#define tell_ferry(ferry, parent) (*(ferry) = *(parent))
+
+#define tell_abandoned(co) ((void)0)
 
 static void tell_destroyed(aco_t *co)
 {
@@ -715,7 +720,7 @@ static void tell_destroyed(aco_t *co)
     }
 }
 
-/* One that starts, perhaps again, gets a new fiber: the old one's calls would never return. */
+/* A coroutine that starts again gets a new fiber: calls in the old one will never return. */
 void *aco_i_fiber_of(aco_t *co)
 {
     if (co->sanitizer_state == NULL || starts(co)) {
@@ -726,12 +731,17 @@ void *aco_i_fiber_of(aco_t *co)
 }
 
 #else
+
+#define tell_stack_new(s) ((void)0)
+#define tell_stack_destroyed(s) ((void)0)
 #define tell_created(co) ((void)0)
 #define tell_moved(co) ((void)0)
-#define tell_ferry(ferry, parent) ((void)0)
+#define tell_saved(co, sp) ((void)0)
 #define tell_acquired(co, sp) ((void)0)
+#define tell_ferry(ferry, parent) ((void)0)
+#define tell_abandoned(co) ((void)0)
 #define tell_destroyed(co) ((void)0)
-#endif
+
 #endif
 
 /* ==== Share stacks =========================================================================== */
@@ -880,6 +890,10 @@ void aco_share_stack_destroy(aco_share_stack_t *share_stack)
 
 /* ==== Save stacks ============================================================================ */
 
+#ifdef ACO_USE_ASAN
+#define copy_frames(to, from, sz, at_once) copy_unwatched(to, from, sz)
+#else
+
 /*
  * How much copy_frames() may copy at once; known when this is compiled. SHORT says that all is at
  * most COPY_INLINE_MAX. Long frames are saved out from the cache to the cache: for that glibc's
@@ -903,10 +917,6 @@ static ALWAYS_INLINE void copy_frames(void *to, const void *from, size_t sz, siz
         to = (char *)to + (piece);                                                                 \
         from = (const char *)from + (piece);                                                       \
     }
-#ifdef ACO_USE_ASAN
-    copy_unwatched(to, from, sz);
-    return;
-#endif
     if (at_once != SHORT) {
         ACO_LAUNDER(at_once); /* or it is copied inline, with `rep movsb` */
         for (; sz > at_once; sz -= at_once) {
@@ -927,6 +937,8 @@ static ALWAYS_INLINE void copy_frames(void *to, const void *from, size_t sz, siz
     }
 #undef COPY_PIECE
 }
+
+#endif
 
 /* Asks for saved frames, or the beginning of many, to come to the cache while others are saved. */
 static inline void prefetch_frames(const void *ptr, size_t sz)

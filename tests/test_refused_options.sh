@@ -53,9 +53,24 @@ check_split_stack() {
     echo "$cc: a coroutine with -fsplit-stack is named"
 }
 
+# Of two tools, aco.c can tell one what it does.
+check_two_tools() {
+    local cc=$1 sanitizer
+    if ! "$cc" -DACO_USE_VALGRIND -I. -E aco.c >/dev/null 2>&1; then
+        echo "$cc: no headers of valgrind, not tested with a sanitizer"
+        return
+    fi
+    for sanitizer in address thread; do
+        must_not "$cc: valgrind and a sanitizer are not refused" "can't run under valgrind" \
+            "$cc" -DACO_USE_VALGRIND "-fsanitize=$sanitizer" -I. -E aco.c
+    done
+    echo "$cc: valgrind and a sanitizer are refused together"
+}
+
 find_compilers gcc clang
 for cc in "${FOUND[@]}"; do
     check_split_stack "$cc"
+    check_two_tools "$cc"
 done
 find_compilers clang
 check_refused "${REFUSED[@]}"
