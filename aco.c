@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Share stacks, save stacks and the life of coroutines. The switch itself is in aco.h (inline) and
- * acosw.S; this file prepares for it what does not lie in place. Relies on libc and mmap() only,
- * and compiles as gnu89, C99 and C++11, and later ones.
+ * acosw.S; this file brings frames in place before it. Needs only libc and mmap(), and compiles as
+ * gnu89, C99, C++11 and later.
  *
  * Invariants, for a share stack s and a non-main coroutine co:
- *   I1  s->in_place == NULL, or its share_stack is s; co->is_owner says the same from its side.
- *       s->owner repeats it for programs, which may write to it: nothing here reads it
+ *   I1  s->in_place is NULL or a coroutine whose share_stack is s; co->is_owner is 1 if and only if
+ *       co->share_stack->in_place == co. s->owner is a copy for programs, which may write to it:
+ *       nothing here reads it
  *   I2  co suspended and owner: its frames are in place, and reg[SP] lies within the stack, at or
  *       below align_retptr
  *   I3  co suspended and not owner: save_stack.valid_sz == align_retptr - reg[SP] <= save_stack.sz
@@ -14,18 +15,18 @@
  *   I4  *align_retptr is the protector's address
  *   I5  co runs if and only if aco_gtls_co is co; it and its ancestors, which wait for it, own
  *       their stacks, each until its aco_exit()
- *   I6  co->save_stack.ptr is to be freed if and only if co->blocks says so; otherwise it came in
- *       one block with co, or with the aco_t that co was copied from
- *   I7  s lives as long as s->ct_coroutines is not 0: no fewer than have started on s or were
- *       created on it
+ *   I6  co->save_stack.ptr is freed if and only if co->blocks says so; otherwise it is part of the
+ *       block of co, or of the aco_t that co was copied from
+ *   I7  s is not freed while s->ct_coroutines != 0: at least the number of coroutines that have
+ *       started on s or were created on it
  */
 
-/* For MAP_ANONYMOUS and dl_iterate_phdr(), also where the dialect is strict. */
+/* Declares MAP_ANONYMOUS and dl_iterate_phdr() in strict dialects too. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
 
-/* Emits the functions that are inline elsewhere. */
+/* Emits the functions that are inline in programs. */
 #define ACO_INLINE
 #include "aco.h"
 
@@ -61,19 +62,19 @@ CHECK(the_switch_finds_base, offsetof(aco_t, base) == ACO_BASE);
 #define STACK_DEFAULT_SZ ((size_t)2 << 20) /* bytes */
 #define STACK_MIN_SZ ((size_t)4096)        /* bytes */
 #define TOP_SZ 16u                         /* bytes; unused above the protector */
-#define SAVE_STACK_DEFAULT_SZ 64u          /* bytes: an entry function that mostly yields */
-#define SAVE_STACK_USUAL_MAX_SZ 512u       /* bytes; more is not taken for usual */
-#define SAVE_STACK_GRANULE 16u             /* bytes; of the block of an aco_t and of later ones */
+#define SAVE_STACK_DEFAULT_SZ 64u          /* bytes; for an entry function that mostly yields */
+#define SAVE_STACK_USUAL_MAX_SZ 512u       /* bytes; the limit of usual_sz */
+#define SAVE_STACK_GRANULE 16u             /* bytes; alignment of an aco_t and its save stacks */
 #define CO_SZ round_up(sizeof(aco_t), SAVE_STACK_GRANULE)
-#define COPY_INLINE_MAX 255u               /* bytes; above, memcpy() is faster */
-#define PREFETCH_MAX_SZ 2048u              /* bytes; more gained nothing */
-#define CACHE_LINE_SZ 64u                  /* bytes; only speed depends on it */
+#define COPY_INLINE_MAX 255u               /* bytes; memcpy() is faster for more */
+#define PREFETCH_MAX_SZ 2048u              /* bytes; measured: more gains nothing */
+#define CACHE_LINE_SZ 64u                  /* bytes; affects only speed */
 #define FAILURE_LINE_SZ 400u               /* bytes, on a coroutine's stack */
-#define PROGRAM_NAME_SZ 256u               /* bytes, there too; half of it is shown */
+#define PROGRAM_NAME_SZ 256u               /* bytes, on the same stack; at most half is shown */
 #define RED_ZONE_SZ 128u                   /* bytes below SP that a leaf function may use */
-#define FAKE_STACK_MIN_SZ ((size_t)1 << 16) /* bytes; of the stacks that ASan's limits allow */
+#define FAKE_STACK_MIN_SZ ((size_t)1 << 16) /* bytes; limits of ASan for each class of frames */
 #define FAKE_STACK_MAX_SZ ((size_t)1 << 20) /* bytes */
-#define STRESS_FILL_SZ ((size_t)16 << 10)  /* bytes; as deep as tests go */
+#define STRESS_FILL_SZ ((size_t)16 << 10)  /* bytes; frames of tests are not deeper */
 #define STRESS_PATTERN 0xa5
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
@@ -86,8 +87,8 @@ static size_t round_up(size_t n, size_t multiple)
 /* ==== Failure ================================================================================ */
 
 /*
- * Every failure ends in one line on stderr and abort(). The line is put together by hand, as it may
- * be on the last bytes of a coroutine's stack: printf() takes several KiB.
+ * Every failure writes one line to stderr and calls abort(). The line is composed without printf(),
+ * which needs several KiB of stack: a coroutine may have less left.
  */
 typedef struct {
     char text[FAILURE_LINE_SZ];
@@ -123,11 +124,11 @@ static void put_address(line_t *line, uintptr_t address)
 /* A program or shared library, and an address in it. */
 typedef struct {
     uintptr_t address;
-    uintptr_t base; /* what was added to the file's addresses when it was loaded */
+    uintptr_t base; /* load address minus address in the file */
     const char *file;
 } place_t;
 
-/* Of dl_iterate_phdr(): whether `arg`, a place, lies in the object that `info` describes. */
+/* Callback of dl_iterate_phdr(): whether the object `info` contains the place `arg`. */
 static int find_place(struct dl_phdr_info *info, size_t sz, void *arg)
 {
     place_t *place = (place_t *)arg;
@@ -144,7 +145,7 @@ static int find_place(struct dl_phdr_info *info, size_t sz, void *arg)
     return 0;
 }
 
-/* Puts an address of code as FILE(+OFFSET), which addr2line takes. */
+/* Puts a code address as FILE(+OFFSET), for addr2line. */
 static void put_code(line_t *line, uintptr_t address)
 {
     char program[PROGRAM_NAME_SZ];
@@ -226,7 +227,7 @@ void aco_i_assert_failed(const char *text, const char *file, int line_number, co
     die(&line, aco_gtls_co);
 }
 
-/* For the inline functions: what only a running coroutine may call, for itself. */
+/* For the inline functions that only a running non-main coroutine may call, for itself. */
 void aco_i_misuse(const char *call, const aco_t *co)
 {
     demand(co == aco_gtls_co, call, co,
@@ -260,13 +261,13 @@ void aco_i_release(void *ptr)
     }
 }
 
-/* The last request that failed, for words about it. */
+/* The last request that failed, for the message. */
 static __thread struct {
     const char *function;
     size_t sz; /* bytes */
 } failed;
 
-/* Notes that `function` could not provide `sz` bytes; errno says why. */
+/* Records that `function` failed to provide `sz` bytes, with the reason in errno. */
 static void *note_failure(const char *function, size_t sz)
 {
     failed.function = function;
@@ -274,7 +275,7 @@ static void *note_failure(const char *function, size_t sz)
     return NULL;
 }
 
-/* An allocator of the program's may leave errno as it was: it counts as out of memory. */
+/* The program's own allocator may not set errno: other values are taken for out of memory. */
 static const char *remedy_of(int error)
 {
     switch (error) {
@@ -314,8 +315,8 @@ static void *try_allocate(size_t sz)
 
 /* ==== Thread state =========================================================================== */
 
-/* It has no other name than that with the configuration: what was compiled with the header of libaco
- * 1.x, which lays structs out in another way, refers to the plain one. */
+/* Its only symbol has the configuration in its name. Objects compiled with the header of libaco
+ * 1.x, whose structs have another layout, refer to the plain name and don't link. */
 __thread aco_t *aco_gtls_co;
 #ifdef ACO_CONFIG_LIST
 __thread aco_t *aco_i_gtls_list;
@@ -323,8 +324,8 @@ __thread aco_t *aco_i_gtls_list;
 
 static __thread struct {
     char is_ready;            /* aco_thread_init() was called */
-    uint32_t control_words;   /* of new coroutines, in the form of reg[ACO_REG_IDX_FPU] */
-    aco_cofuncp_t last_word;  /* not NULL once ready */
+    uint32_t control_words;   /* for new coroutines, in the form of reg[ACO_REG_IDX_FPU] */
+    aco_cofuncp_t last_word;  /* not NULL once is_ready */
 } aco_thread;
 
 int aco_version(void)
@@ -344,19 +345,19 @@ void aco_funcp_protector(void)
     abort();
 }
 
-/* Defined by acosw.S under a name with its configuration: another one does not link. */
+/* acosw.S defines it under a name with its configuration: a different one does not link. */
 extern const char ACO_SWITCH_CONFIG[];
 
 void aco_runtime_test(void)
 {
     const char *switch_config = ACO_SWITCH_CONFIG;
     ACO_LAUNDER(switch_config);
-    aco_assert(switch_config != NULL); /* always so; without a use, there is no reference */
+    aco_assert(switch_config != NULL); /* always true; the use makes the reference */
     long page_sz = sysconf(_SC_PAGESIZE);
     aco_assert(page_sz > 0 && (size_t)page_sz % STACK_ALIGNMENT == 0);
 }
 
-/* Before glibc 2.34, programs without threads are not linked with the library that has these. */
+/* Before glibc 2.34 these are in libpthread, which programs without threads don't link. */
 #ifdef __GLIBC__
 #if !__GLIBC_PREREQ(2, 34)
 #pragma weak pthread_key_create
@@ -369,12 +370,12 @@ void aco_runtime_test(void)
 #define HAS_THREADS 1
 #endif
 
-/* Not NULL in a thread that is prepared, so that its end is seen. */
+/* Not NULL in a prepared thread, so that check_end() runs when it ends. */
 static pthread_key_t prepared;
 static char sees_ends;
 
-/* pthread_exit() and pthread_cancel() unwind the stack that they find, and that of a coroutine ends
- * at its entry function: they can't go on at the inline switch, which is no call to compilers. */
+/* pthread_exit() and pthread_cancel() unwind the current stack, which for a coroutine ends at its
+ * entry function: the unwinder can't continue in the parent, as an inline switch isn't a call. */
 static void check_end(void *thread)
 {
     const aco_t *co = aco_gtls_co;
@@ -389,7 +390,7 @@ static __attribute__((constructor)) void begin_to_see_ends(void)
     sees_ends = HAS_THREADS && pthread_key_create(&prepared, check_end) == 0;
 }
 
-/* The library may be unloaded before a thread ends. */
+/* The library may be unloaded before a thread ends: then nothing must call check_end(). */
 static __attribute__((destructor)) void see_no_more_ends(void)
 {
     if (sees_ends) {
@@ -438,7 +439,7 @@ void aco_i_thread_init(aco_cofuncp_t last_word, int version)
     aco_thread.is_ready = 1;
 }
 
-/* Whether `co` runs, or waits for one that it has resumed. */
+/* Whether `co` runs, or waits for a coroutine that it has resumed. */
 static int is_running(const aco_t *co)
 {
     const aco_t *running = aco_gtls_co;
@@ -756,7 +757,7 @@ static void *map_stack(aco_share_stack_t *s, size_t guard_sz)
         return note_failure("mmap", s->real_sz);
     }
 #ifdef MADV_NOHUGEPAGE
-    /* A huge page would make a small stack cost 2 MiB. Not all kernels take MAP_STACK for this. */
+    /* With a huge page a small stack would cost 2 MiB. Not all kernels imply this by MAP_STACK. */
     (void)madvise(s->real_ptr, s->real_sz, MADV_NOHUGEPAGE);
 #endif
     if (guard_sz != 0 && mprotect(s->real_ptr, guard_sz, PROT_READ) != 0) {
@@ -772,7 +773,7 @@ static void *map_stack(aco_share_stack_t *s, size_t guard_sz)
 /* Finds the end of the stack of `s` and puts the protector there (I4). */
 static void lay_out_stack(aco_share_stack_t *s)
 {
-    /* memcheck's unwinder does not read the last word of a stack, but must read the protector. */
+    /* memcheck's unwinder must read the protector, and doesn't read the last word of a stack. */
     uintptr_t high = ((uintptr_t)s->ptr + s->sz) / STACK_ALIGNMENT * STACK_ALIGNMENT - TOP_SZ;
     s->align_highptr = (void *)high;
     s->align_retptr = (char *)s->align_highptr - ACO_RETPTR_SZ;
@@ -845,7 +846,7 @@ aco_share_stack_t *aco_share_stack_new_in(void *memory, size_t sz)
     return s;
 }
 
-/* Its frames, if they are in place, are of no use any more. */
+/* Gives up the frames of `co` that are in place, if any. */
 static void give_up_stack(aco_t *co)
 {
     if (co->is_owner) {
@@ -856,7 +857,7 @@ static void give_up_stack(aco_t *co)
     }
 }
 
-/* Frees the struct of a share stack that was destroyed and has no coroutines any more (I7). */
+/* Frees the struct of a destroyed share stack once it has no coroutines (I7). */
 static void release_destroyed(aco_share_stack_t *s)
 {
     if (s->is_destroyed && s->ct_coroutines == 0 && s->real_sz != 0) {
@@ -876,7 +877,7 @@ void aco_share_stack_destroy(aco_share_stack_t *share_stack)
         demand(!is_running(owner), call, owner,
                "a coroutine on the share stack is running: let it end or yield first");
         give_up_stack(owner);
-        if (share_stack->ct_coroutines == 0) { /* of a copy of an aco_t, which was not counted */
+        if (share_stack->ct_coroutines == 0) { /* the owner is an uncounted copy of an aco_t */
             share_stack->ct_coroutines = 1;
         }
     }
@@ -895,19 +896,19 @@ void aco_share_stack_destroy(aco_share_stack_t *share_stack)
 #else
 
 /*
- * How much copy_frames() may copy at once; known when this is compiled. SHORT says that all is at
- * most COPY_INLINE_MAX. Long frames are saved out from the cache to the cache: for that glibc's
- * memcpy(), from some 2 KiB on, is slow on Zen 3 of AMD (it leaves the copy to `rep movsb`),
- * hence the pieces. They are mostly restored from memory, where it is right.
+ * The bytes that copy_frames() passes to one memcpy(), a compile-time constant. SHORT: there are at
+ * most COPY_INLINE_MAX bytes in all. Long frames are saved in pieces, since they are in the cache,
+ * where from some 2 KiB on glibc uses `rep movsb`, which is slow on AMD's Zen 3. They are mostly
+ * restored from memory, where it is fast.
  */
 #define SHORT ((size_t)0)
 #define LONG_SAVE ((size_t)2048)
 #define LONG_RESTORE SIZE_MAX
 
 /*
- * Copies frames, either way. Most are a few dozen bytes, for which a call costs more than the copy.
- * The moves must not overlap: what was restored is soon saved out again, and a load gets bytes that
- * are still on their way to the cache only if all of them come from one store.
+ * Saves or restores frames. Most have a few dozen bytes, for which a call would cost more than the
+ * copy. The moves must not overlap: restored frames are soon saved again, and a store is forwarded
+ * to a load only if it wrote all bytes of the load.
  */
 static ALWAYS_INLINE void copy_frames(void *to, const void *from, size_t sz, size_t at_once)
 {
@@ -918,7 +919,7 @@ static ALWAYS_INLINE void copy_frames(void *to, const void *from, size_t sz, siz
         from = (const char *)from + (piece);                                                       \
     }
     if (at_once != SHORT) {
-        ACO_LAUNDER(at_once); /* or it is copied inline, with `rep movsb` */
+        ACO_LAUNDER(at_once); /* keeps compilers from inlining `rep movsb` */
         for (; sz > at_once; sz -= at_once) {
             memcpy(to, from, at_once);
             to = (char *)to + at_once;
@@ -940,7 +941,7 @@ static ALWAYS_INLINE void copy_frames(void *to, const void *from, size_t sz, siz
 
 #endif
 
-/* Asks for saved frames, or the beginning of many, to come to the cache while others are saved. */
+/* Prefetches saved frames, at most PREFETCH_MAX_SZ bytes, while others are being saved. */
 static inline void prefetch_frames(const void *ptr, size_t sz)
 {
     const char *line = (const char *)ptr;
@@ -950,7 +951,7 @@ static inline void prefetch_frames(const void *ptr, size_t sz)
     }
 }
 
-/* Gives `co` another save stack, of `sz` bytes; what the old one held is lost. */
+/* Gives `co` a new save stack of `sz` bytes. The contents of the old one are lost. */
 static void replace_save_stack(aco_t *co, size_t sz)
 {
     void *ptr = try_allocate(sz);
@@ -968,24 +969,21 @@ static void replace_save_stack(aco_t *co, size_t sz)
     co->blocks |= ACO_BLOCK_SAVE_STACK;
 }
 
-/*
- * Makes the save stack of `co` hold `sz` bytes. It grows by half at least, so that a stack which
- * gets deeper little by little costs little.
- */
+/* Makes room for `sz` bytes. A save stack grows by half at least, so that it rarely grows. */
 static __attribute__((cold, noinline)) void grow_save_stack(aco_t *co, size_t sz)
 {
     size_t half_more = co->save_stack.sz + co->save_stack.sz / 2;
     replace_save_stack(co, round_up(sz > half_more ? sz : half_more, SAVE_STACK_GRANULE));
 }
 
-/* Bytes of the frames of `co`, which is suspended, on `s` (I2, I3). */
+/* Bytes of the frames of `co`, suspended, on `s` (I2, I3). */
 static inline size_t live_sz(const aco_share_stack_t *s, const aco_t *co)
 {
     return (size_t)((char *)s->align_retptr - (char *)co->reg[ACO_REG_IDX_SP]);
 }
 
-/* Learns from a coroutine on `s` that came to need `sz` bytes. It rises at once and falls bit by
- * bit, so that a few deep coroutines don't make all others large. */
+/* A coroutine on `s` needs `sz` bytes, more than ever before. usual_sz rises at once and falls
+ * slowly, and SAVE_STACK_USUAL_MAX_SZ keeps deep coroutines from making all others large. */
 static inline void learn_usual_sz(aco_share_stack_t *s, size_t sz)
 {
     if (sz < s->usual_sz) {
@@ -997,9 +995,9 @@ static inline void learn_usual_sz(aco_share_stack_t *s, size_t sz)
 }
 
 /*
- * Saves out the owner `co` of `s`, which is suspended (from I2 to I3). The caller gives the stack
- * another owner, or none. `is_short`, which is known when this is compiled: there are at most
- * COPY_INLINE_MAX bytes, and they fit the save stack.
+ * Saves the frames of `co`, the suspended owner of `s` (from I2 to I3). The caller sets another
+ * owner, or none. `is_short`, a constant at compile time: there are at most COPY_INLINE_MAX bytes,
+ * and they fit the save stack.
  */
 static ALWAYS_INLINE void evict(aco_share_stack_t *s, aco_t *co, int is_short)
 {
@@ -1028,7 +1026,7 @@ static ALWAYS_INLINE void evict(aco_share_stack_t *s, aco_t *co, int is_short)
 
 /* ==== Create, reset and destroy ============================================================== */
 
-/* A main coroutine saves nothing; its save_stack.ptr tells on which thread it was made. */
+/* Identifies the thread. A main coroutine has no save stack: its save_stack.ptr is this. */
 static void *this_thread(void)
 {
     return &aco_gtls_co;
@@ -1046,7 +1044,7 @@ void aco_i_enter_in_list(aco_t *co)
     aco_i_gtls_list = co;
 }
 
-/* The newest of a thread that has ended is followed by none, and no variable holds it. */
+/* The list of a thread that has ended has no head any more. */
 void aco_i_take_from_list(aco_t *co)
 {
     if (co->list_self == co) {
@@ -1066,7 +1064,7 @@ void aco_i_take_from_list(aco_t *co)
 #define aco_i_take_from_list(co) ((void)0)
 #endif
 
-/* Prepares the thread if nobody did, and checks what aco_create() and similar can know. */
+/* Prepares the thread if needed, and checks the arguments of aco_create() and similar calls. */
 static inline void check_create(const char *call, const aco_t *main_co,
                                 const aco_share_stack_t *share_stack, size_t save_stack_sz)
 {
@@ -1085,14 +1083,14 @@ static inline void check_create(const char *call, const aco_t *main_co,
     }
 }
 
-/* The entry function of a coroutine that was given none, until one is set by hand. */
+/* The entry function of a coroutine created with none, until the program sets one in reg[]. */
 static void has_no_entry(void)
 {
     aco_i_fail("aco_resume", aco_gtls_co, "it has no entry function: pass one to aco_create() or "
                "aco_reset(), or set reg[ACO_REG_IDX_RETADDR]");
 }
 
-/* State init: what a jump to `fp` needs. The frame pointer, 0, ends the chain of them. */
+/* Brings `co` to state init. A frame pointer of 0 ends the chain of frames. */
 static void set_init(aco_t *co, aco_cofuncp_t fp, void *arg)
 {
     co->reg[ACO_REG_IDX_RETADDR] = (void *)(uintptr_t)(fp != NULL ? fp : has_no_entry);
@@ -1109,9 +1107,9 @@ static void set_init(aco_t *co, aco_cofuncp_t fp, void *arg)
     co->save_stack.valid_sz = 0;
 }
 
-/* Where `share_stack` may be set by hand, before the start, `base` tells which one counts `co`: so
- * much of it as 32 bits can. Rather than count too few, one that loses a coroutine in this way
- * counts it for ever, which costs its struct (I7). */
+/* Before the start a program may replace `share_stack` by hand. Until then `base` tells which share
+ * stack has counted `co`, by 32 bits of its address. The replaced one keeps its count for ever:
+ * its struct is not freed, but never too early either (I7). */
 static int32_t mark_of(const aco_share_stack_t *s)
 {
     return (int32_t)(uint32_t)((uintptr_t)s / STACK_ALIGNMENT);
@@ -1130,7 +1128,7 @@ static void count(aco_t *co)
     co->blocks |= ACO_HAS_MARK;
 }
 
-/* A copy of an aco_t was never counted, but may be destroyed. */
+/* ct_coroutines may be 0 already: copies of an aco_t are destroyed, but were never counted. */
 static void uncount(const aco_t *co)
 {
     aco_share_stack_t *s = co->share_stack;
@@ -1140,7 +1138,7 @@ static void uncount(const aco_t *co)
     }
 }
 
-/* Makes a coroutine in `sz` bytes at `memory`, the aco_t and its first save stack. */
+/* Makes a coroutine in `sz` bytes at `memory`: the aco_t, then its first save stack. */
 static aco_t *create_at(void *memory, size_t sz, aco_t *main_co, aco_share_stack_t *share_stack,
                         aco_cofuncp_t fp, void *arg)
 {
@@ -1164,7 +1162,7 @@ static aco_t *create_at(void *memory, size_t sz, aco_t *main_co, aco_share_stack
     return co;
 }
 
-/* What aco_try_create() does in the name of `call`. */
+/* aco_try_create() on behalf of `call`. */
 static aco_t *try_create(const char *call, aco_t *main_co, aco_share_stack_t *share_stack,
                          size_t save_stack_sz, aco_cofuncp_t fp, void *arg)
 {
@@ -1287,8 +1285,8 @@ static const aco_t *root_of(const aco_t *co)
 }
 
 /*
- * For aco_resume() and similar calls, where the caller is not known to be the parent of `co`: at the
- * first resume of a thread, or after one with another main coroutine. Returns the parent.
+ * For aco_resume() and similar calls if aco_gtls_co is not the parent of `co`: in the first resume
+ * of a thread, after a resume with another main coroutine, or on misuse. Returns the parent.
  */
 aco_t *aco_i_check_resume(const char *call, const aco_t *co)
 {
@@ -1308,8 +1306,8 @@ aco_t *aco_i_check_resume(const char *call, const aco_t *co)
 }
 
 /*
- * Checks that `co`, which is not in place, can be continued or started. A program may have set
- * reg[] by hand to start it, and another share stack: then what is saved is dropped.
+ * Checks that `co`, which is not in place, can be started or continued. The program may have set
+ * reg[], and another share stack, by hand to start it: then saved frames are dropped.
  */
 static void prepare(aco_t *co)
 {
@@ -1335,7 +1333,7 @@ static void prepare(aco_t *co)
     }
 }
 
-/* What aco_i_acquire() does with the frames. `is_short`: as for evict(); the other copy is, too. */
+/* Evicts the owner of `s` and restores `co`. `is_short`: as in evict(), for both copies. */
 static ALWAYS_INLINE void exchange(aco_share_stack_t *s, aco_t *co, int is_short)
 {
     aco_save_stack_t *save = &co->save_stack;
@@ -1355,16 +1353,16 @@ static ALWAYS_INLINE void exchange(aco_share_stack_t *s, aco_t *co, int is_short
         save->ct_restore++;
         copy_frames(sp, save->ptr, sz, is_short ? SHORT : LONG_RESTORE);
     } else {
-        co->blocks &= ~ACO_HAS_MARK; /* from its start on, it stays */
+        co->blocks &= ~ACO_HAS_MARK; /* once started, it stays on this share stack */
     }
 }
 
-/* For long copies, and what was done by hand. */
+/* For long copies, and where the program has changed fields by hand. */
 static __attribute__((cold, noinline)) void exchange_slowly(aco_t *co)
 {
     prepare(co);
     aco_share_stack_t *s = co->share_stack;
-    if (s->in_place != NULL && s->in_place->is_end) { /* it was ended by hand */
+    if (s->in_place != NULL && s->in_place->is_end) { /* the program set is_end */
         give_up_stack(s->in_place);
     }
     prefetch_frames(co->save_stack.ptr, co->save_stack.valid_sz);
@@ -1373,8 +1371,8 @@ static __attribute__((cold, noinline)) void exchange_slowly(aco_t *co)
 
 /*
  * For the inline aco_resume(): makes `co`, suspended, the owner of its share stack. Check, evict,
- * restore (from I3 to I2). Where little is to be copied it calls nothing, and so has no registers
- * to keep.
+ * restore (from I3 to I2). The usual case, short copies, calls no function and so spills no
+ * register.
  */
 void aco_i_acquire(aco_t *co)
 {
@@ -1409,7 +1407,7 @@ void aco_i_wake(aco_t *co)
 
 /* ==== Direct switch ========================================================================== */
 
-/* What aco_yield_to() can know to be wrong. */
+/* Aborts on misuse of aco_yield_to(). */
 static void check_yield_to(const aco_t *self, const aco_t *co)
 {
     const char *call = "aco_yield_to";
@@ -1422,7 +1420,7 @@ static void check_yield_to(const aco_t *self, const aco_t *co)
     demand(!co->is_end, call, co, "the coroutine has ended: test is_end, or make another one");
 }
 
-/* What never returns must not be counted by TSan as called, nor have red zones of ASan. */
+/* For a function that never returns: TSan must not count its call, ASan not give it red zones. */
 #if defined(ACO_USE_TSAN) && defined(__clang__)
 #define UNWATCHED __attribute__((disable_sanitizer_instrumentation))
 #elif defined(ACO_USE_TSAN)
@@ -1431,7 +1429,7 @@ static void check_yield_to(const aco_t *self, const aco_t *co)
 #define UNWATCHED aco_attr_no_asan
 #endif
 
-/* Whom run_ferry() brings in. */
+/* The coroutine that run_ferry() switches to. */
 static __thread aco_t *ferried;
 
 UNWATCHED static void run_ferry(void)
@@ -1445,9 +1443,9 @@ UNWATCHED static void run_ferry(void)
 }
 
 /*
- * For the inline aco_yield_to(), where `co` is not in place. What copies it there can't run on the
- * stack of the caller, which may be the same: so it runs below the frames of the parent, as a
- * coroutine that is made there, and returned for the caller to switch to. It lasts until `co` runs.
+ * For the inline aco_yield_to() if `co` is not in place. The caller may run on the share stack of
+ * `co`, so the copy can't be done there. A ferry does it: a coroutine made below the frames of the
+ * parent. Returns the ferry, for the caller to switch to; it exists until `co` runs.
  */
 aco_t *aco_i_ferry(aco_t *co)
 {
@@ -1474,11 +1472,11 @@ aco_t *aco_i_ferry(aco_t *co)
 /* ==== Stress ================================================================================= */
 
 #ifdef ACO_CONFIG_STRESS
-/* After every yield: nobody's frames stay in place, and what was there is gone. */
+/* After every yield: evicts the owner and overwrites the unused stack. */
 void aco_i_stress(aco_share_stack_t *share_stack)
 {
     if (share_stack == NULL) {
-        return; /* acosw() alone came back, and aco_gtls_co was set by hand */
+        return; /* acosw() switched, and the program set aco_gtls_co */
     }
     aco_t *owner = share_stack->in_place;
     if (owner != NULL && owner->is_end) {
