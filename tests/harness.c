@@ -223,6 +223,7 @@ static void run_child(act_t act, void *arg)
         sz += room != 0 ? (size_t)got : 0;
     }
     child.text[sz] = '\0';
+    assert_null(memchr(child.text, '\0', sz));
     drop_emulators_word();
     close(fds[0]);
     assert_int_equal(waitpid(pid, &child.status, 0), pid);
