@@ -3,9 +3,10 @@
  * What a new coroutine, a new main coroutine and a new share stack look like, field by field, and
  * what the questions of aco.h answer before, during and after the first resume of a thread.
  *
- * The linker leads madvise() to a function here, which notes what it is called with.
+ * The linker leads madvise() to a function here, which notes what it is called with, and sysconf()
+ * to one that tells pages of any size.
  */
-// build: -Wl,--wrap=madvise
+// build: -Wl,--wrap=madvise,--wrap=sysconf
 #include "harness.h"
 
 #include <errno.h>
@@ -200,6 +201,31 @@ static void thread_init_and_runtime_test_can_be_repeated(void **state)
     aco_thread_init(NULL);
 }
 
+static const long *told_page_sz; /* what sysconf() says, or NULL for the truth */
+
+long __real_sysconf(int name);
+long __wrap_sysconf(int name);
+
+long __wrap_sysconf(int name)
+{
+    return name == _SC_PAGESIZE && told_page_sz != NULL ? *told_page_sz : __real_sysconf(name);
+}
+
+static void prepare_with_pages_of(void *sz)
+{
+    told_page_sz = (const long *)sz;
+    aco_thread_init(NULL);
+}
+
+static void pages_that_no_stack_fits_are_refused(void **state)
+{
+    long sizes[] = {0, -1, -4096, 8, 4100};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SZ(sizes); i++) {
+        expect_abort(prepare_with_pages_of, &sizes[i], "aco_runtime_test", "page_sz");
+    }
+}
+
 /* ==== Share stacks ============================================================================ */
 
 /* Everything that is promised of a share stack of which `sz` bytes were asked for. */
@@ -338,6 +364,7 @@ int main(void)
         instance_test(the_running_coroutine_is_null_then_itself_then_main),
         instance_test(version_of_the_library_is_that_of_the_header),
         instance_test(thread_init_and_runtime_test_can_be_repeated),
+        cmocka_unit_test(pages_that_no_stack_fits_are_refused),
         instance_test(share_stack_size_0_means_2_mib),
         instance_test(share_stacks_have_the_size_asked_for_and_at_least_4096),
         instance_test(all_of_a_share_stack_can_be_written),
