@@ -111,6 +111,8 @@ struct aco_stack_pool_s {
     size_t page_sz;  /* bytes */
     char has_mprotect;
     char is_shared;
+    /* Taken by all calls of a shared pool, and elsewhere by the slow ones. No spin lock: who holds
+     * it may be in a system call of some microseconds. */
     pthread_mutex_t lock;
 };
 
@@ -148,26 +150,6 @@ static void *enlarge(void *array, size_t sz, size_t new_sz, const char **why)
     }
     aco_i_release(array);
     return block;
-}
-
-/* ==== Lock =================================================================================== */
-
-/*
- * A mutex and not a spin lock: who holds it may be in a system call of some microseconds, and in
- * the common case, when nobody waits, neither is dearer than an atomic operation or two.
- */
-static inline void lock(aco_stack_pool_t *pool)
-{
-    if (pool->is_shared) {
-        pthread_mutex_lock(&pool->lock);
-    }
-}
-
-static inline void unlock(aco_stack_pool_t *pool)
-{
-    if (pool->is_shared) {
-        pthread_mutex_unlock(&pool->lock);
-    }
 }
 
 /* ==== Slots ================================================================================== */
@@ -410,7 +392,7 @@ static __attribute__((noinline)) void keep_up(aco_stack_pool_t *pool)
 void aco_stack_pool_trim(aco_stack_pool_t *pool)
 {
     demand_pool(pool, "aco_stack_pool_trim");
-    lock(pool);
+    pthread_mutex_lock(&pool->lock);
     pool->most_in_use = most_in_use(pool);
     for (slab_t *slab = pool->slabs_end; slab != pool->slabs;) {
         slab--;
@@ -422,7 +404,7 @@ void aco_stack_pool_trim(aco_stack_pool_t *pool)
         give_back(pool);
     }
     begin_period(pool, 0);
-    unlock(pool);
+    pthread_mutex_unlock(&pool->lock);
 }
 
 /* ==== Life of a pool ========================================================================= */
@@ -531,11 +513,11 @@ static __attribute__((noinline)) aco_share_stack_t *take_slowly(aco_stack_pool_t
 {
     const char *why = NULL;
     aco_share_stack_t *s = NULL;
-    lock(pool);
+    pthread_mutex_lock(&pool->lock);
     if (pool->idle_ct > pool->cold_ct || provide(pool, &why)) {
         s = pop(pool);
     }
-    unlock(pool);
+    pthread_mutex_unlock(&pool->lock);
     demand(s != NULL || call == NULL, call, NULL, why);
     return s;
 }
@@ -566,9 +548,9 @@ static inline void push(aco_stack_pool_t *pool, aco_share_stack_t *s, const char
 static __attribute__((noinline)) void give_shared(aco_stack_pool_t *pool, aco_share_stack_t *s,
                                                   const char *call)
 {
-    lock(pool);
+    pthread_mutex_lock(&pool->lock);
     push(pool, s, call);
-    unlock(pool);
+    pthread_mutex_unlock(&pool->lock);
 }
 
 static inline void give(aco_stack_pool_t *pool, aco_share_stack_t *s, const char *call)
@@ -651,7 +633,7 @@ void aco_stack_pool_stats(aco_stack_pool_t *pool, aco_stack_pool_stats_t *stats)
     demand_pool(pool, call);
     demand(stats != NULL, call, NULL,
            "there is nowhere to write to: pass an aco_stack_pool_stats_t");
-    lock(pool);
+    pthread_mutex_lock(&pool->lock);
     memset(stats, 0, sizeof(*stats));
     stats->stack_sz = pool->stack_sz;
     stats->in_use = pool->stack_ct - pool->idle_ct;
@@ -664,5 +646,5 @@ void aco_stack_pool_stats(aco_stack_pool_t *pool, aco_stack_pool_stats_t *stats)
         stats->mapped_sz += slab->sz;
     }
     stats->has_mprotect = pool->has_mprotect;
-    unlock(pool);
+    pthread_mutex_unlock(&pool->lock);
 }

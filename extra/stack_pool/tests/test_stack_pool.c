@@ -818,6 +818,94 @@ static void threads_share_a_pool(void **state)
     aco_stack_pool_destroy(pool);
 }
 
+/* One call grows a shared pool and is kept in its allocation; another one has to wait for it. */
+typedef struct {
+    aco_stack_pool_t *pool;
+    aco_share_stack_t *stack; /* taken */
+    void (*call)(aco_stack_pool_t *pool, aco_share_stack_t *stack);
+    int has_returned;
+} waiting_t;
+
+static pthread_mutex_t kept = PTHREAD_MUTEX_INITIALIZER;
+static int is_in_allocation;
+
+static void *allocate_when_let(size_t sz)
+{
+    __atomic_store_n(&is_in_allocation, 1, __ATOMIC_SEQ_CST);
+    pthread_mutex_lock(&kept);
+    pthread_mutex_unlock(&kept);
+    return malloc(sz);
+}
+
+static void *grows(void *pool)
+{
+    return aco_stack_pool_get((aco_stack_pool_t *)pool);
+}
+
+static void *calls(void *arg)
+{
+    waiting_t *w = (waiting_t *)arg;
+    w->call(w->pool, w->stack);
+    __atomic_store_n(&w->has_returned, 1, __ATOMIC_SEQ_CST);
+    return NULL;
+}
+
+static void get_first(aco_stack_pool_t *pool, aco_share_stack_t *stack)
+{
+    aco_stack_pool_put(pool, aco_stack_pool_get(pool));
+    aco_stack_pool_put(pool, stack);
+}
+
+static void put_first(aco_stack_pool_t *pool, aco_share_stack_t *stack)
+{
+    aco_stack_pool_put(pool, stack);
+}
+
+static void trim_first(aco_stack_pool_t *pool, aco_share_stack_t *stack)
+{
+    aco_stack_pool_trim(pool);
+    aco_stack_pool_put(pool, stack);
+}
+
+static void look_first(aco_stack_pool_t *pool, aco_share_stack_t *stack)
+{
+    stats_of(pool);
+    aco_stack_pool_put(pool, stack);
+}
+
+static void each_call_waits_for_the_one_under_way(void **state)
+{
+    void (*const all[])(aco_stack_pool_t *, aco_share_stack_t *) = {get_first, put_first,
+                                                                    trim_first, look_first};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SZ(all); i++) {
+        pthread_t growing, waiting;
+        void *grown;
+        aco_stack_pool_t *pool = aco_stack_pool_new(SMALL, ACO_STACK_POOL_SHARED);
+        aco_share_stack_t **first = get_many(pool, 64); /* all of the first slab */
+        waiting_t w = {pool, aco_stack_pool_get(pool), all[i], 0};
+        aco_share_stack_t **rest = get_many(pool, 63); /* of the second one */
+        aco_set_allocator(allocate_when_let, free);
+        is_in_allocation = 0;
+        pthread_mutex_lock(&kept);
+        assert_int_equal(pthread_create(&growing, NULL, grows, pool), 0);
+        while (!__atomic_load_n(&is_in_allocation, __ATOMIC_SEQ_CST)) {
+            sched_yield();
+        }
+        assert_int_equal(pthread_create(&waiting, NULL, calls, &w), 0);
+        usleep(2000);
+        int has_waited = !__atomic_load_n(&w.has_returned, __ATOMIC_SEQ_CST);
+        pthread_mutex_unlock(&kept);
+        assert_int_equal(pthread_join(growing, &grown), 0);
+        assert_int_equal(pthread_join(waiting, NULL), 0);
+        aco_set_allocator(malloc, free);
+        assert_true(has_waited);
+        aco_stack_pool_put(pool, (aco_share_stack_t *)grown);
+        put_many(pool, rest, 63);
+        put_and_destroy(pool, first, 64);
+    }
+}
+
 static void each_thread_has_its_own(void **state)
 {
     (void)state;
@@ -1354,6 +1442,7 @@ int main(void)
         cmocka_unit_test(statistics_follow_random_gets_and_puts),
         cmocka_unit_test(slabs_are_few),
         cmocka_unit_test(threads_share_a_pool),
+        cmocka_unit_test(each_call_waits_for_the_one_under_way),
         cmocka_unit_test(each_thread_has_its_own),
         cmocka_unit_test(another_thread_may_put_a_stack),
         cmocka_unit_test(addresses_that_run_out_are_an_error),
