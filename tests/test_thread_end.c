@@ -2,10 +2,18 @@
 /*
  * The end of a thread by pthread_exit() and pthread_cancel(): in a coroutine it is found out, on the
  * thread's own stack it is nothing special.
+ *
+ * The linker leads what makes and deletes keys of threads to functions here: the first key is the
+ * library's, made before main().
  */
+// build: -Wl,--wrap=pthread_key_create,--wrap=pthread_key_delete
 #include "harness.h"
 
+#include <errno.h>
 #include <pthread.h>
+
+#define NO_KEYS "ACO_TEST_NO_KEYS" /* in the environment: no key can be made */
+#define DELETED 3                  /* exit status of a child that ends and deletes the key */
 
 static void make_instance_here(instance_t *in)
 {
@@ -107,12 +115,84 @@ static void one_that_ends_on_its_own_stack_may(void **state)
     expect_exit(end_all_properly, NULL, 0);
 }
 
-int main(void)
+/* ==== The key ================================================================================= */
+
+static pthread_key_t first_key;
+static char has_first_key, is_leaving;
+
+int __real_pthread_key_create(pthread_key_t *key, void (*destroy)(void *));
+int __real_pthread_key_delete(pthread_key_t key);
+int __wrap_pthread_key_create(pthread_key_t *key, void (*destroy)(void *));
+int __wrap_pthread_key_delete(pthread_key_t key);
+
+int __wrap_pthread_key_create(pthread_key_t *key, void (*destroy)(void *))
 {
+    int error = getenv(NO_KEYS) != NULL ? EAGAIN : __real_pthread_key_create(key, destroy);
+    if (error == 0 && !has_first_key) {
+        first_key = *key;
+        has_first_key = 1;
+    }
+    return error;
+}
+
+int __wrap_pthread_key_delete(pthread_key_t key)
+{
+    if (is_leaving) {
+        _exit(has_first_key && key == first_key ? DELETED : 1);
+    }
+    return __real_pthread_key_delete(key);
+}
+
+static void leave(void *arg)
+{
+    (void)arg;
+    is_leaving = 1;
+    exit(0);
+}
+
+static void the_key_goes_with_the_library(void **state)
+{
+    (void)state;
+    expect_exit(leave, NULL, DELETED);
+}
+
+/* What this program does if it has an argument: coroutines run all the same. */
+static void run_without_keys(void)
+{
+    aco_cofuncp_t entry = ends_at_once;
+    run_coroutine(&entry);
+    leave(NULL);
+}
+
+static void execute_without_keys(void *arg)
+{
+    (void)arg;
+    setenv(NO_KEYS, "", 1);
+    execl("/proc/self/exe", "test_thread_end", "run", (char *)NULL);
+    _exit(2);
+}
+
+static void a_key_that_was_not_made_is_not_deleted(void **state)
+{
+    (void)state;
+    if (EMULATED) {
+        skip();
+    }
+    expect_exit(execute_without_keys, NULL, 0);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argv;
+    if (argc > 1) {
+        run_without_keys();
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_that_ends_in_a_coroutine_is_found_out),
         cmocka_unit_test(the_main_thread_is_no_exception),
         cmocka_unit_test(one_that_ends_on_its_own_stack_may),
+        cmocka_unit_test(the_key_goes_with_the_library),
+        cmocka_unit_test(a_key_that_was_not_made_is_not_deleted),
     };
     return cmocka_run_group_tests_name("thread end", tests, NULL, NULL);
 }
