@@ -264,13 +264,14 @@ static void a_report_allocates_nothing(void **state)
 
 /* The first call of backtrace() loads the unwinder, which a report must find loaded. */
 #ifdef __GLIBC__
-static int ct_backtraces;
+static int ct_backtraces, last_ct;
 int __real_backtrace(void **frames, int ct);
 int __wrap_backtrace(void **frames, int ct);
 
 int __wrap_backtrace(void **frames, int ct)
 {
     ct_backtraces++;
+    last_ct = ct;
     return __real_backtrace(frames, ct);
 }
 
@@ -280,7 +281,7 @@ static void install_and_count(void *arg)
     aco_install_overflow_handler();
     int ct_first = ct_backtraces;
     aco_install_overflow_handler();
-    _exit(ct_first == 1 && ct_backtraces == 1 ? 0 : 1);
+    _exit(ct_first == 1 && ct_backtraces == 1 && last_ct == 1 ? 0 : 1);
 }
 #endif
 
