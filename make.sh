@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds everything into output/: the library and its programs in every variant, and on request the
-# tests. A target is built again only if something that it is made of, or the command, is newer.
-# Relies on bash 4.4, a C compiler and binutils; says what else is missing and how to get it.
+# Builds everything that can be built here into output/: the library and its programs in every
+# variant, and on request the tests. What is missing for the rest is told at the end. A target is
+# built again only if something that it is made of, or the command, has changed. Relies on bash 4.4,
+# a C compiler and binutils; tools/dependencies lists what else there is to have.
 set -euo pipefail
+shopt -s nullglob extglob
+cd "$(dirname "${BASH_SOURCE[0]}")"
 
 readonly USAGE="usage: ./make.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] [-o no-musl]
                  [-o no-man] [-h] [library | run | tests | install | uninstall]
@@ -16,7 +19,7 @@ readonly USAGE="usage: ./make.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] 
   install         build one variant of the library, and install it, headers, manual pages and more
   uninstall       remove what install, called in the same way, has installed
 
-  -i              first install what is missing (with apt-get)
+  -i              first install all that is missing (with apt-get), and leave nothing out
   -o no-m32       leave out the 32-bit variants
   -o no-valgrind  leave out the variants that talk to valgrind
   -o no-qemu      leave out the variants for other processors, which qemu runs
@@ -35,37 +38,25 @@ A variant is output/NAME..[m32.]{no_valgrind|valgrind}.{standaloneFPUenv|shareFP
 or output/NAME..{arm64|riscv64|arm|thumb}.no_valgrind.{standaloneFPUenv|shareFPUenv};
 the two dots, as in libaco, end NAME"
 
-shopt -s nullglob
-# Optional parts, each in a folder of its own.
-EXTRA=(extra/*/aco_*.c)
+# With the optional parts, each in a folder of its own.
+LIBRARY=(aco.c acosw.S extra/*/aco_*.c)
 TESTS=(tests/test_*.c extra/*/tests/test_*.c)
-# Other processors: name|emulator|where it finds libraries|options for clang|Debian's packages.
-# lld 14 can't link for riscv64.
+# Other processors: name|emulator|where it finds libraries|options for clang. lld 14 can't link for
+# riscv64.
 readonly FOREIGN=(
-    "arm64|qemu-aarch64|/usr/aarch64-linux-gnu|--target=aarch64-linux-gnu -fuse-ld=lld|\
-lld libc6-dev-arm64-cross libgcc-12-dev-arm64-cross"
-    "riscv64|qemu-riscv64|/usr/riscv64-linux-gnu|--target=riscv64-linux-gnu|\
-binutils-riscv64-linux-gnu libc6-dev-riscv64-cross libgcc-12-dev-riscv64-cross"
-    "arm|qemu-arm|/usr/arm-linux-gnueabihf|--target=arm-linux-gnueabihf -marm -fuse-ld=lld|\
-lld libc6-dev-armhf-cross libgcc-12-dev-armhf-cross"
-    "thumb|qemu-arm|/usr/arm-linux-gnueabihf|--target=arm-linux-gnueabihf -mthumb -fuse-ld=lld|\
-lld libc6-dev-armhf-cross libgcc-12-dev-armhf-cross"
+    "arm64|qemu-aarch64|/usr/aarch64-linux-gnu|--target=aarch64-linux-gnu -fuse-ld=lld"
+    "riscv64|qemu-riscv64|/usr/riscv64-linux-gnu|--target=riscv64-linux-gnu"
+    "arm|qemu-arm|/usr/arm-linux-gnueabihf|--target=arm-linux-gnueabihf -marm -fuse-ld=lld"
+    "thumb|qemu-arm|/usr/arm-linux-gnueabihf|--target=arm-linux-gnueabihf -mthumb -fuse-ld=lld"
 )
-# The tests' library, in sources: no package of it for these can be installed beside this machine's,
-# and there is none for musl.
-readonly CMOCKA=cmocka-1.1.7 CMOCKA_URL=http://deb.debian.org/debian/pool/main/c/cmocka
-readonly CMOCKA_SHA256=810570eb0b8d64804331f82b29ff47c790ce9cd6b163e98d47a4807047ecad82
 # Not everywhere do compilers make unwind tables of C unasked.
 readonly FOREIGN_FLAGS=(-fasynchronous-unwind-tables -Wno-unused-command-line-argument)
 readonly PROGRAMS=(test_aco_synopsis test_aco_tutorial_{0..6} test_aco_benchmark)
-readonly OUTPUT=output
-read -r -a COMPILER <<< "${CC:-gcc}"
-read -r -a CXX_COMPILER <<< "${CXX:-g++}"
+readonly OUTPUT=output CMOCKA=output/cmocka-1.1.7
+: "${CC:=gcc}" "${CXX:=g++}"
+read -r -a COMPILER <<< "$CC"
 read -r -a EXTRA_FLAGS <<< "${CFLAGS:-}"
 read -r -a LINK_FLAGS <<< "${LDFLAGS:-}"
-
-cd "$(dirname "${BASH_SOURCE[0]}")"
-
 mapfile -t WARNINGS < <(grep -s '^-' tools/warnings)
 # DWARF 4, since memcheck of Debian 12 can't read the version 5 that clang writes.
 readonly OPTIONS=(-std=gnu99 -gdwarf-4 -O2 "${WARNINGS[@]}" -Werror "${EXTRA_FLAGS[@]}" -I.)
@@ -75,286 +66,52 @@ usage_error() {
     exit 2
 }
 
-# ---- What is needed ------------------------------------------------------------------------------
-
-# Compiles and links a program that includes the header $1, with the options that follow.
-can_build() {
-    local header=$1
-    shift
-    printf '#include <stdarg.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <setjmp.h>
-#include <%s>\nint main(void) { return 0; }\n' "$header" |
-        "${COMPILER[@]}" -x c - -o /dev/null "$@" 2> /dev/null
-}
-
-has_package() {
-    [[ $(dpkg-query -W -f '${db:Status-Status}' "$1" 2> /dev/null) == installed ]]
-}
-
-# Sets MISSING to lines of "package|why|option that does without".
-find_missing() {
-    MISSING=()
-    local target=$1 all=$2
-    if ! can_build stdio.h; then
-        # What else is missing can't be told without it.
-        MISSING+=("${COMPILER[0]} libc6-dev|to compile|CC=another compiler")
-        return
-    fi
-    # <errno.h> needs what only gcc-multilib brings, also where -m32 compiles already.
-    if ((m32)) && ! can_build errno.h -m32; then
-        MISSING+=("gcc-multilib|to compile with -m32|-o no-m32")
-    fi
-    if ((valgrind)) && ! { command -v valgrind > /dev/null && can_build valgrind/memcheck.h; }; then
-        MISSING+=("valgrind|for the variants that memcheck understands|-o no-valgrind")
-    fi
-    if [[ $target == *install ]] && ((man)) && ! command -v python3 > /dev/null; then
-        MISSING+=("python3|to write the manual pages|-o no-man")
-    fi
-    if [[ $target == tests || $all == all ]]; then
-        can_build cmocka.h -lcmocka || MISSING+=("libcmocka-dev|for tests/|(none)")
-        command -v "${CXX_COMPILER[0]}" > /dev/null || MISSING+=("g++|for the C++ tests|(none)")
-        if ((m32)); then
-            can_build cmocka.h -m32 -lcmocka ||
-                MISSING+=("libcmocka-dev:i386|for tests/ with -m32|-o no-m32")
-            if ((valgrind)) && command -v dpkg-query > /dev/null; then
-                has_package libc6-dbg:i386 ||
-                    MISSING+=("libc6-dbg:i386|for memcheck of 32-bit programs|-o no-m32")
-            fi
-        fi
-    fi
-    if ((qemu)); then
-        find_missing_foreign
-    fi
-    if [[ $all == all ]]; then
-        find_missing_tools
-    fi
-}
-
-# What compiles for other processors, and runs that.
-find_missing_foreign() {
-    local entry name emulator triple packages without="-o no-qemu"
-    command -v clang > /dev/null || MISSING+=("clang|to compile for other processors|$without")
-    for entry in "${FOREIGN[@]}"; do
-        IFS='|' read -r name emulator _ triple packages <<< "$entry"
-        can_link "$triple" || MISSING+=("$packages|to compile for $name|$without")
-    done
-    command -v xz > /dev/null ||
-        MISSING+=("xz-utils|to unpack cmocka for other processors|$without")
-    command -v "$emulator" > /dev/null ||
-        MISSING+=("qemu-user|to run programs for other processors|$without")
-}
-
-# Compiles and links a program for another processor, whose options are given in one word.
-can_link() {
-    local triple
-    read -r -a triple <<< "$1"
-    printf '#include <stdio.h>\nint main(void) { return puts("") < 0; }\n' |
-        clang "${triple[@]}" -x c - -o /dev/null 2> /dev/null
-}
-
-# Tools without which some tests are skipped, and the benchmark runs with another allocator.
-find_missing_tools() {
-    [[ -n $(find_tcmalloc) ]] || MISSING+=("google-perftools|for the benchmark under tcmalloc|")
-    command -v make > /dev/null || MISSING+=("make|for the test of the example to copy|")
-    command -v gdb > /dev/null || MISSING+=("gdb|for the tests of backtraces|")
-    ((!musl)) || find_missing_musl_tools
-    find_missing_neighbours
-    command -v clang > /dev/null || MISSING+=("clang|for the tests with a second compiler|")
-    printf 'int main(void) { return 0; }\n' |
-        clang -fsanitize=address -x c - -o /dev/null 2> /dev/null ||
-        MISSING+=("libclang-rt-dev|for the tests under clang's sanitizers, and fuzzing|")
-    command -v llvm-symbolizer > /dev/null ||
-        MISSING+=("llvm|for names of functions in what clang's sanitizers report|")
-    /usr/bin/python3 -c 'import capstone, elftools, z3' 2> /dev/null ||
-        MISSING+=("python3-z3 python3-capstone python3-pyelftools|for the proof of acosw|")
-    if ((m32)) && ! printf '#include <vector>\n' |
-        "${CXX_COMPILER[@]}" -m32 -x c++ -c - -o /dev/null 2> /dev/null; then
-        MISSING+=("g++-multilib|for the C++ tests with -m32|")
-    fi
-    printf '#include <boost/context/fiber.hpp>\n#include <boost/asio/coroutine.hpp>\n' |
-        "${CXX_COMPILER[@]}" -x c++ -c - -o /dev/null 2> /dev/null ||
-        MISSING+=("libboost-context-dev libboost-dev|for peers in bench/|")
-    local tool
-    for tool in time luajit; do
-        command -v "/usr/bin/$tool" > /dev/null || MISSING+=("$tool|for the test of bench/|")
-    done
-    /usr/bin/python3 -c 'import matplotlib' 2> /dev/null ||
-        MISSING+=("python3-matplotlib|for the charts of bench/|")
-    for tool in cmake pkg-config dpkg-buildpackage:dpkg-dev dh:debhelper lintian; do
-        command -v "${tool%:*}" > /dev/null || MISSING+=("${tool#*:}|for the tests of packaging/|")
-    done
-    for tool in build-essential:packaging libjemalloc2:bench libmimalloc2.0:bench; do
-        [[ $(dpkg-query -W -f '${Status}' "${tool%:*}" 2> /dev/null) == *' installed' ]] ||
-            MISSING+=("${tool%:*}|for the tests of ${tool#*:}/|")
-    done
-    for tool in python3 mandoc man:man-db; do
-        command -v "${tool%:*}" > /dev/null || MISSING+=("${tool#*:}|for the manual pages|")
-    done
-    have_conan || /usr/bin/python3 -c 'import ensurepip' 2> /dev/null ||
-        MISSING+=("python3-venv|to install Conan, for the test of its recipe|")
-    if ((qemu)); then
-        find_missing_foreign_tools
-    fi
-}
-
-have_conan() {
-    command -v conan > /dev/null || [[ -x $OUTPUT/conan/bin/conan ]]
-}
-
-# It is no package of Debian's. Only one test needs it, and fails if it was to be installed.
-install_conan() {
-    have_conan && return
-    printf 'make.sh: installing conan in %s/conan (for the test of its recipe)\n' "$OUTPUT"
-    /usr/bin/python3 -m venv "$OUTPUT/conan" &&
-        "$OUTPUT/conan/bin/pip" install --quiet --disable-pip-version-check 'conan>=2.4,<3' ||
-        printf 'make.sh: going on without conan\n' >&2
-}
-
-find_missing_musl_tools() {
-    local tool
-    for tool in musl-gcc:musl-tools xz:xz-utils; do
-        command -v "${tool%:*}" > /dev/null || MISSING+=("${tool#*:}|for the tests with musl|")
-    done
-}
-
-# What docs/limits.md speaks of, and tests/test_limits.sh tries.
-find_missing_neighbours() {
-    local entry
-    for entry in bdw-gc:libgc-dev lua5.4:liblua5.4-dev python3-embed:python3-dev; do
-        pkg-config --exists "${entry%%:*}" 2> /dev/null ||
-            MISSING+=("${entry#*:}|for the tests of docs/limits.md|")
-    done
-}
-
-# What some tests of other processors need beyond what builds for them.
-find_missing_foreign_tools() {
-    local entry name packages part
-    command -v gdb-multiarch > /dev/null ||
-        MISSING+=("gdb-multiarch|to step through the switch of other processors|")
-    for entry in "${FOREIGN[@]}"; do
-        IFS='|' read -r name _ _ _ packages <<< "$entry"
-        part=libstdc++-12-dev-${packages##*libgcc-12-dev-}
-        has_package "$part" || MISSING+=("$part|for the C++ tests for $name|")
-    done
-}
-
-find_tcmalloc() {
-    # ldconfig is not on the PATH of every user.
-    PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2> /dev/null |
-        awk '/libtcmalloc_minimal\.so/ && /x86-64/ { path = $NF } END { if (path) print path }'
-}
-
-as_root() {
-    if ((EUID == 0)); then "$@"; else sudo "$@"; fi
-}
-
-# The lists of packages may fail to come, passingly or in part; what is there may do.
-update_packages() {
-    local try
-    for try in 1 2 3; do
-        as_root apt-get update -qq && return
-        printf 'make.sh: apt-get update failed (try %d of 3)\n' "$try" >&2
-    done
-    printf 'make.sh: going on with the lists of packages that are there\n' >&2
-}
-
-packages_of_missing() {
-    printf '%s\n' "${MISSING[@]%%|*}"
-}
-
-install_missing() {
-    if [[ $goal == *install ]]; then find_missing "$goal" needed; else find_missing tests all; fi
-    ((${#MISSING[@]})) || return 0
-    local without_compiler=0
-    can_build stdio.h || without_compiler=1
-    command -v apt-get > /dev/null || {
-        printf 'make.sh: -i needs apt-get; install by hand what stands for: %s\n' \
-            "$(packages_of_missing | tr '\n' ' ')" >&2
-        exit 1
-    }
-    local entry package why packages
-    for entry in "${MISSING[@]}"; do
-        IFS='|' read -r package why _ <<< "$entry"
-        printf 'make.sh: installing %s (%s)\n' "$package" "$why"
-    done
-    if [[ $(packages_of_missing) == *:i386* ]]; then
-        as_root dpkg --add-architecture i386
-    fi
-    update_packages
-    mapfile -t packages < <(packages_of_missing | tr ' ' '\n')
-    as_root env DEBIAN_FRONTEND=noninteractive \
-        apt-get install -y -qq --no-install-recommends --no-remove "${packages[@]}" || {
-        printf 'make.sh: apt-get has not installed them. If it had to remove packages: %s\n' \
-            "gcc-multilib and Debian's gcc-*-linux-gnu exclude each other. Remove the latter, or \
-leave out what needs the former, with -o no-m32" >&2
-        exit 1
-    }
-    if ((without_compiler)) && can_build stdio.h; then
-        install_missing
-    fi
-}
-
-has_cmocka_sources() {
-    [[ -f $OUTPUT/$CMOCKA/src/cmocka.c ]]
-}
-
-fetch_cmocka() {
-    [[ $goal == tests ]] && ((qemu || musl)) && ! has_cmocka_sources || return 0
-    printf 'make.sh: fetching %s into %s (for tests/ for other processors and with musl)\n' \
-        "$CMOCKA" "$OUTPUT"
-    mkdir -p "$OUTPUT"
-    /usr/lib/apt/apt-helper -qq download-file "$CMOCKA_URL/${CMOCKA/-/_}.orig.tar.xz" \
-        "$OUTPUT/$CMOCKA.tar.xz" "SHA256:$CMOCKA_SHA256" || {
-        printf 'make.sh: could not be fetched; without: -o no-qemu -o no-musl\n' >&2
-        exit 1
-    }
-    tar -xf "$OUTPUT/$CMOCKA.tar.xz" -C "$OUTPUT"
-}
-
-# Names what is missing, the command that installs it and the option that does without; then ends.
-require() {
-    find_missing "$1" needed
-    local entry package why option architecture without_sources=0
-    [[ $1 != tests ]] || ((!qemu)) || has_cmocka_sources || without_sources=1
-    ((${#MISSING[@]} + without_sources)) || return 0
-    for entry in "${MISSING[@]}"; do
-        IFS='|' read -r package why option <<< "$entry"
-        architecture=
-        if [[ $package == *:i386 ]]; then
-            architecture='dpkg --add-architecture i386 && apt-get update && '
-        fi
-        printf 'make.sh: missing: %s, %s\n  install: %sapt-get install %s\n  without: %s\n' \
-            "$package" "$why" "$architecture" "$package" "$option"
-    done >&2
-    if ((without_sources)); then
-        printf 'make.sh: missing: %s in %s, for tests/ for other processors\n  without: %s\n' \
-            "$CMOCKA" "$OUTPUT" "-o no-qemu" >&2
-    fi
-    printf 'make.sh: ./make.sh -i installs all of it\n' >&2
+die() {
+    printf 'make.sh: %s\n' "$@" >&2
     exit 1
+}
+
+# ---- What is left out ----------------------------------------------------------------------------
+
+# Whether neither a part nor anything that it belongs to is left out.
+is_in() {
+    local word
+    for word in "$1" ${1//-/ }; do
+        [[ -z ${WITHOUT[$word]:-} ]] || return 1
+    done
+}
+
+# Leaves in a file, for test.sh, what is left out for want of packages, and prints that.
+tell_left_out() {
+    local entry
+    for entry in "${MISSING[@]}"; do
+        entry=${entry/fetch_/}
+        printf '  %-36s %s\n' "${entry#*|}" "${entry%%|*}"
+    done > "$OUTPUT/.left_out"
+    if ((${#MISSING[@]})); then
+        printf 'make.sh: left out, for want of packages that ./make.sh -i installs:\n'
+        cat "$OUTPUT/.left_out"
+    fi
 }
 
 # ---- Building ------------------------------------------------------------------------------------
 
 # make_target TARGET SOURCE... -- COMMAND...: runs the command, in the background, if the target is
 # missing, older than a source, or was made by another command. A failure is seen by finish_targets.
-# BUILT lists all targets of the run, whether they were up to date or not.
+# It forks nothing where the target is up to date. TARGETS lists all targets of the run.
 make_target() {
-    local target=$1 source stale=0
+    local target=$1 record=$OUTPUT/.commands/${1#"$OUTPUT"/} known='' stale=0
     shift
-    printf '%s\n' "$target" >> "$BUILT"
-    local sources=()
+    TARGETS+=("$target")
+    { read -r known < "$record"; } 2> /dev/null || true
     while [[ $1 != -- ]]; do
-        sources+=("$1")
+        [[ ! $1 -nt $target ]] || stale=1
         shift
     done
     shift
-    local record=$OUTPUT/.commands/${target#"$OUTPUT"/}
-    [[ -e $target && -e $record && $(< "$record") == "$*" ]] || stale=1
-    for source in "${sources[@]}"; do
-        [[ $source -nt $target ]] && stale=1
-    done
+    [[ -e $target && $known == "$*" ]] || stale=1
     ((stale)) || return 0
-    mkdir -p "$(dirname "$target")" "$(dirname "$record")"
+    mkdir -p "${target%/*}" "${record%/*}"
     rm -f "$target" "$record"
     while (($(jobs -rp | wc -l) >= JOBS)); do
         wait -n || true
@@ -362,15 +119,15 @@ make_target() {
     built=$((built + 1))
     {
         if "$@"; then
-            printf '%s' "$*" > "$record"
+            printf '%s\n' "$*" > "$record"
         else
             printf 'make.sh: failed: %s\n' "$*" | tee -a "$FAILED" >&2
         fi
     } &
 }
 
-# Waits for all targets. What failed is noted in a file: with thousands of short-lived processes, the
-# number of one that has ended may be another's by the time that somebody asks for its status.
+# Waits for all targets. Failures are noted in a file: with thousands of short-lived processes, the
+# number of one that has ended may be another's by the time that its status is asked for.
 finish_targets() {
     wait
     [[ ! -s $FAILED ]] || exit 1
@@ -380,8 +137,10 @@ finish_targets() {
 find_foreign() {
     local entry
     for entry in "${FOREIGN[@]}"; do
-        IFS='|' read -r -a ENTRY <<< "$entry"
-        [[ $1 != "${ENTRY[0]}".* ]] || return 0
+        if [[ $1 == "${entry%%|*}".* ]]; then
+            IFS='|' read -r -a ENTRY <<< "$entry"
+            return
+        fi
     done
     return 1
 }
@@ -402,56 +161,64 @@ find_compile() {
     [[ $variant != *.stress.* ]] || COMPILE+=(-DACO_CONFIG_STRESS)
 }
 
-# All combinations of [m32.] with the words given and the two builds of control words, and those for
-# other processors.
+# All variants with the words given, {no_valgrind|valgrind}, that are not left out.
 variants() {
-    native_variants "$@"
-    local entry
-    for entry in "${FOREIGN[@]}"; do
-        ((qemu)) || continue
-        printf '%s.no_valgrind.%s\n' "${entry%%|*}" standaloneFPUenv "${entry%%|*}" shareFPUenv
+    local bits word name
+    for bits in "" m32.; do
+        for word in "$@"; do
+            ! is_in "${bits:+m32-}$word" ||
+                printf '%s\n' "$bits$word."{standaloneFPUenv,shareFPUenv}
+        done
+    done
+    for name in "${FOREIGN[@]%%|*}"; do
+        ! is_in "qemu-$name" ||
+            printf '%s\n' "$name.no_valgrind."{standaloneFPUenv,shareFPUenv}
     done
 }
 
-native_variants() {
-    local bits valgrind_word fpu
-    for bits in "" m32.; do
-        [[ $bits == m32. && $m32 == 0 ]] && continue
-        for valgrind_word in "$@"; do
-            [[ $valgrind_word == valgrind && $valgrind == 0 ]] && continue
-            for fpu in standaloneFPUenv shareFPUenv; do
-                printf '%s%s.%s\n' "$bits" "$valgrind_word" "$fpu"
-            done
-        done
+# The variants of tests: each one also as a stress build.
+test_variants() {
+    local variant part
+    for variant in $(variants no_valgrind); do
+        case $variant in
+        no_valgrind.*) part=native-tests ;;
+        m32.*) part=m32-tests ;;
+        *) part=qemu-tests ;;
+        esac
+        ! is_in "$part" || printf '%s\n' "$variant" "$variant.stress"
     done
 }
 
 # The objects of the library in a variant, in OBJECTS.
-make_objects() {
-    local variant=$1 source object
-    find_compile "$variant"
+list_objects() {
+    local source
     OBJECTS=()
-    for source in aco.c acosw.S "${EXTRA[@]}"; do
-        object=$(basename "${source%.*}")
-        object=$OUTPUT/objects/$object..$variant.o
-        make_target "$object" aco.h "${source%.*}".[chS] -- \
-            "${COMPILE[@]}" -fPIC -c "$source" -o "$object"
-        OBJECTS+=("$object")
+    for source in "${LIBRARY[@]##*/}"; do
+        OBJECTS+=("$OUTPUT/objects/${source%.*}..$1.o")
+    done
+}
+
+make_objects() {
+    local i
+    find_compile "$1"
+    list_objects "$1"
+    for i in "${!LIBRARY[@]}"; do
+        make_target "${OBJECTS[i]}" aco.h "${LIBRARY[i]%.*}".[chS] -- \
+            "${COMPILE[@]}" -fPIC -c "${LIBRARY[i]}" -o "${OBJECTS[i]}"
     done
 }
 
 make_libraries() {
     local variant
-    for variant in $(variants no_valgrind valgrind); do
+    for variant in "${VARIANTS[@]}"; do
         make_objects "$variant"
     done
     finish_targets
-    for variant in $(variants no_valgrind valgrind); do
-        make_objects "$variant"
+    for variant in "${VARIANTS[@]}"; do
+        list_objects "$variant"
         make_target "$OUTPUT/libaco..$variant.a" "${OBJECTS[@]}" -- \
             ar rcs "$OUTPUT/libaco..$variant.a" "${OBJECTS[@]}"
     done
-    make_default_libraries
 }
 
 # The libraries without a variant in their names. libaco.map says what the shared one exports.
@@ -459,12 +226,10 @@ make_default_libraries() {
     local so=libaco.so.$VERSION
     make_objects no_valgrind.standaloneFPUenv
     finish_targets
-    make_objects no_valgrind.standaloneFPUenv
     make_target "$OUTPUT/libaco.a" "${OBJECTS[@]}" -- ar rcs "$OUTPUT/libaco.a" "${OBJECTS[@]}"
     make_target "$OUTPUT/$so" "${OBJECTS[@]}" libaco.map -- \
         "${COMPILE[@]}" -shared "-Wl,-soname,libaco.so.${VERSION%%.*}" \
-        -Wl,--version-script=libaco.map "${LINK_FLAGS[@]}" "${OBJECTS[@]}" \
-        -o "$OUTPUT/$so"
+        -Wl,--version-script=libaco.map "${LINK_FLAGS[@]}" "${OBJECTS[@]}" -o "$OUTPUT/$so"
     ln -sf "$so" "$OUTPUT/libaco.so.${VERSION%%.*}"
     ln -sf "libaco.so.${VERSION%%.*}" "$OUTPUT/libaco.so"
     finish_targets
@@ -472,7 +237,7 @@ make_default_libraries() {
 
 make_programs() {
     local variant program target
-    for variant in $(variants no_valgrind valgrind); do
+    for variant in "${VARIANTS[@]}"; do
         find_compile "$variant"
         for program in "${PROGRAMS[@]}"; do
             target=$OUTPUT/$program..$variant
@@ -485,78 +250,96 @@ make_programs() {
     finish_targets
 }
 
-# Each test is built four times for each processor.
-test_variants() {
-    local variant
-    for variant in $(variants no_valgrind); do
-        printf '%s\n' "$variant" "$variant.stress"
-    done
-}
-
-# The object file of cmocka for a processor.
-cmocka_object() {
-    printf '%s/objects/cmocka..%s.o' "$OUTPUT" "$1"
-}
-
-# Makes these for all other processors. Its warnings are not ours.
-make_cmocka() {
-    local entry name triple object source=$OUTPUT/$CMOCKA/src/cmocka.c
-    for entry in "${FOREIGN[@]}"; do
-        IFS='|' read -r name _ _ triple _ <<< "$entry"
-        read -r -a triple <<< "$triple"
-        object=$(cmocka_object "$name")
-        make_target "$object" "$source" -- clang "${triple[@]}" "${FOREIGN_FLAGS[@]}" -O1 -w \
-            -DHAVE_SIGNAL_H -I"$OUTPUT/$CMOCKA/include" -c "$source" -o "$object"
-    done
-}
-
 # What tests of a variant are compiled and linked with, for cmocka: TEST_OPTIONS and TEST_LIBRARY.
 find_cmocka() {
     TEST_OPTIONS=() TEST_LIBRARY=-lcmocka
     if find_foreign "$1"; then
-        TEST_OPTIONS=(-DEMULATED=1 -isystem "$OUTPUT/$CMOCKA/include")
-        TEST_LIBRARY=$(cmocka_object "${ENTRY[0]}")
+        TEST_OPTIONS=(-DEMULATED=1 -isystem "$CMOCKA/include")
+        TEST_LIBRARY=$OUTPUT/objects/cmocka..${ENTRY[0]}.o
     fi
 }
 
-# What tests have in common, for a variant, in HARNESS.
+# What tests have in common, for a variant. The warnings of cmocka are not ours.
 make_harness() {
+    local source=$CMOCKA/src/cmocka.c options
     find_compile "$1"
     find_cmocka "$1"
-    HARNESS=$OUTPUT/objects/harness..$1.o
-    make_target "$HARNESS" aco.h tests/harness.[ch] -- \
-        "${COMPILE[@]}" "${TEST_OPTIONS[@]}" -c tests/harness.c -o "$HARNESS"
+    make_target "$OUTPUT/objects/harness..$1.o" aco.h tests/harness.[ch] -- \
+        "${COMPILE[@]}" "${TEST_OPTIONS[@]}" -c tests/harness.c -o "$OUTPUT/objects/harness..$1.o"
+    if [[ $1 == *.no_valgrind.shareFPUenv ]] && find_foreign "$1"; then
+        read -r -a options <<< "${ENTRY[3]}"
+        make_target "$TEST_LIBRARY" "$source" -- clang "${options[@]}" "${FOREIGN_FLAGS[@]}" \
+            -O1 -w -DHAVE_SIGNAL_H -I"$CMOCKA/include" -c "$source" -o "$TEST_LIBRARY"
+    fi
 }
 
 # A test may ask for more options and sources in a line "// build: ...", for x86 alone in a line
 # "// build x86: ...". A line "// only ..." names the processors that it is for.
+read_asked() {
+    local source line
+    declare -gA ASKED=() ASKED_X86=() ONLY=()
+    while IFS=: read -r source line; do
+        case $line in
+        "// build: "*) ASKED[$source]+=" ${line#*: }" ;;
+        "// build x86: "*) ASKED_X86[$source]+=" ${line#*: }" ;;
+        "// only "*) ONLY[$source]=" ${line#// only } " ;;
+        esac
+    done < <(grep -HE '^// (build|only)' "${TESTS[@]}")
+}
+
+# Sets NEWEST to the newest of what tests share.
+find_newest() {
+    local file
+    NEWEST=aco.h
+    for file in {tests,extra/*,extra/*/tests}/{*.h,!(test_*).c}; do
+        [[ ! $file -nt $NEWEST ]] || NEWEST=$file
+    done
+}
+
 make_tests() {
-    local variant source target more asks processor only
-    for variant in $(test_variants); do
+    local variant source target more processor variants
+    mapfile -t variants < <(test_variants)
+    for variant in "${variants[@]}"; do
         make_objects "$variant"
         make_harness "$variant"
     done
-    ((!qemu)) || make_cmocka
     finish_targets
-    for variant in $(test_variants); do
-        make_objects "$variant"
-        make_harness "$variant"
+    read_asked
+    find_newest
+    for variant in "${variants[@]}"; do
+        find_compile "$variant"
+        find_cmocka "$variant"
+        list_objects "$variant"
+        OBJECTS=("$OUTPUT/objects/harness..$variant.o" "${OBJECTS[@]}")
+        processor=x86
         if find_foreign "$variant"; then
-            processor=${ENTRY[0]} asks=build
-        else
-            processor=x86 asks='build\( x86\)*'
+            processor=${ENTRY[0]}
         fi
         for source in "${TESTS[@]}"; do
-            only=$(sed -n 's,^// only ,,p' "$source")
-            [[ -z $only || " $only " == *" $processor "* ]] || continue
-            target=$OUTPUT/tests/$(basename "$source" .c)..$variant
-            mapfile -t more < <(sed -n "s|^// $asks: ||p" "$source" | tr ' ' '\n')
-            make_target "$target" "$source" {tests,extra/*}/*.[ch] "$HARNESS" "${OBJECTS[@]}" -- \
-                "${COMPILE[@]}" "${TEST_OPTIONS[@]}" "$source" "$HARNESS" "${OBJECTS[@]}" \
-                "${more[@]}" -o "$target" "$TEST_LIBRARY" -lpthread -lm -ldl
+            [[ ${ONLY[$source]:- $processor } == *" $processor "* ]] || continue
+            target=${source##*/}
+            target=$OUTPUT/tests/${target%.c}..$variant
+            more=${ASKED[$source]:-}
+            [[ $processor != x86 ]] || more+=${ASKED_X86[$source]:-}
+            # shellcheck disable=SC2086 # these are several words
+            make_target "$target" "$source" "$NEWEST" "${OBJECTS[@]}" -- \
+                "${COMPILE[@]}" "${TEST_OPTIONS[@]}" "$source" "${OBJECTS[@]}" $more \
+                -o "$target" "$TEST_LIBRARY" -lpthread -lm -ldl
         done
     done
     finish_targets
+}
+
+# For test.sh and its scripts: name|emulator|command that compiles|options for tests in C.
+note_foreign() {
+    local name
+    for name in "${FOREIGN[@]%%|*}"; do
+        is_in "qemu-$name" || continue
+        find_cmocka "$name."
+        printf '%s|%s -L %s|clang %s %s|%s\n' "${ENTRY[@]}" "${FOREIGN_FLAGS[*]}" \
+            "${TEST_OPTIONS[*]} $TEST_LIBRARY"
+    done > "$OUTPUT/.foreign.new"
+    mv "$OUTPUT/.foreign.new" "$OUTPUT/.foreign"
 }
 
 # ---- Installing ----------------------------------------------------------------------------------
@@ -564,7 +347,7 @@ make_tests() {
 # `install` or `uninstall`: packaging/install.sh knows what goes where.
 install_or_remove() {
     local pages=()
-    if ((man)); then
+    if is_in man; then
         pages=("$OUTPUT/man")
         # shellcheck disable=SC2046 # they are patterns of files
         python3 tools/man/pages.py "$OUTPUT/man" libaco.map \
@@ -577,6 +360,12 @@ install_or_remove() {
 }
 
 # ---- Running -------------------------------------------------------------------------------------
+
+find_tcmalloc() {
+    # ldconfig is not on the PATH of every user.
+    PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2> /dev/null |
+        awk '/libtcmalloc_minimal\.so/ && /x86-64/ { path = $NF } END { if (path) print path }'
+}
 
 run() {
     local variant=no_valgrind.standaloneFPUenv tcmalloc
@@ -591,19 +380,15 @@ run() {
 
 # ---- Command line --------------------------------------------------------------------------------
 
-m32=1 valgrind=1 qemu=1 musl=1 man=1 install=0 built=0
+# WITHOUT has the parts that are left out.
+declare -A WITHOUT=()
+TARGETS=() install=0 built=0
 while getopts :io:h option; do
     case $option in
     i) install=1 ;;
     o)
-        case $OPTARG in
-        no-m32) m32=0 ;;
-        no-valgrind) valgrind=0 ;;
-        no-qemu) qemu=0 ;;
-        no-musl) musl=0 ;;
-        no-man) man=0 ;;
-        *) usage_error "unknown option -o $OPTARG" ;;
-        esac
+        [[ $OPTARG == no-@(m32|valgrind|qemu|musl|man) ]] || usage_error "unknown option -o $OPTARG"
+        WITHOUT[${OPTARG#no-}]=1
         ;;
     h)
         printf '%s\n' "$USAGE"
@@ -615,47 +400,35 @@ while getopts :io:h option; do
 done
 shift $((OPTIND - 1))
 goal=${1:-programs}
-if (($# > 1)) || [[ ! $goal =~ ^(library|programs|run|tests|install|uninstall)$ ]]; then
+if (($# > 1)) || [[ $goal != @(library|programs|run|tests|install|uninstall) ]]; then
     usage_error "unknown argument $goal${2:+ $2}"
 fi
 
 VERSION=$(awk '/^#define ACO_VERSION_(MAJOR|MINOR|PATCH) / { v = v dot $3; dot = "." }
                END { print v }' aco.h)
 JOBS=$(nproc)
-if [[ $goal == *install ]]; then
-    m32=0 valgrind=0 qemu=0 musl=0
+MISSING=()
+if [[ -f tools/dependencies ]]; then
+    # shellcheck source=tools/dependencies.sh
+    . tools/dependencies.sh
+    if ((install)); then install_missing; else find_missing; fi
 fi
-if ((install)); then
-    install_missing
-    [[ $goal == *install ]] || install_conan
-    [[ $goal == *install ]] || fetch_cmocka
-fi
-require "$goal"
+is_in all || die "missing: ${MISSING[0]/|/, }" "./make.sh -i installs it"
 mkdir -p "$OUTPUT"
-BUILT=$OUTPUT/.built FAILED=$OUTPUT/.failed
-: > "$BUILT"
+FAILED=$OUTPUT/.failed
 : > "$FAILED"
-if [[ $goal == *install ]]; then
-    install_or_remove "$goal"
-    exit
-fi
-# For test.sh and the scripts that it runs: name|emulator|command that compiles|options for tests.
-for entry in "${FOREIGN[@]}"; do
-    ((qemu)) || break
-    IFS='|' read -r -a ENTRY <<< "$entry"
-    find_cmocka "${ENTRY[0]}."
-    printf '%s|%s -L %s|clang %s %s|%s\n' "${ENTRY[@]:0:4}" "${FOREIGN_FLAGS[*]}" \
-        "${TEST_OPTIONS[*]} $TEST_LIBRARY"
-done > "$OUTPUT/.foreign.new"
-mv "$OUTPUT/.foreign.new" "$OUTPUT/.foreign"
-make_libraries
-if [[ $goal != library ]]; then
-    make_programs
-fi
-if [[ $goal == tests ]]; then
-    make_tests
-fi
-printf 'make.sh: %d targets built in %s/, all others up to date\n' "$built" "$OUTPUT"
-if [[ $goal == run ]]; then
-    run
-fi
+case $goal in
+*install) install_or_remove "$goal" ;;
+*)
+    mapfile -t VARIANTS < <(variants no_valgrind valgrind)
+    note_foreign
+    make_libraries
+    make_default_libraries
+    [[ $goal == library ]] || make_programs
+    [[ $goal != tests ]] || make_tests
+    printf '%s\n' "${TARGETS[@]}" > "$OUTPUT/.built"
+    printf 'make.sh: %d targets built in %s/, all others up to date\n' "$built" "$OUTPUT"
+    [[ $goal != run ]] || run
+    ;;
+esac
+tell_left_out
