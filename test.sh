@@ -2,26 +2,28 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Builds what is missing and runs every test: the programs of output/ in every variant, those that
-# know valgrind under memcheck, those for other processors under qemu, and those of tests/. Ends with a summary, and with 0 only if some
-# test ran and none failed. Relies on make.sh next to it.
+# know valgrind under memcheck, those for other processors under qemu, and the test scripts. The
+# longest go first. Ends with a summary, with what was not tested, and with 0 only if some test ran
+# and none failed. Relies on make.sh next to it.
 set -euo pipefail
+shopt -s nullglob extglob
 
 readonly USAGE="usage: ./test.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] [-o no-musl] [-h]
-                 [loop | version_check=X.Y.Z | NAME...]
+                 [quick | [loop] [NAME...] | version_check=X.Y.Z]
 
   (nothing)            every test once
-  loop                 every test again and again, until one fails
+  quick                the C tests of this processor alone, for the loop of editing: two minutes
+  NAME                 the tests whose name has NAME in it: tutorial_3, growth, m32, ...
+  loop                 every test, or those named, again and again, until one fails
   version_check=1.2.3  only whether header and library are of that version
-  NAME                 only the tests whose name has NAME in it: tutorial_3, growth, m32, ...
 
   -i, -o ...           as for ./make.sh; with -i, a test that lacks what -i installs fails
   -h                   this text
 
   CC, CXX, CFLAGS      as for ./make.sh"
 
-# What the programs are called with, so that all of them take a minute or two.
-declare -rA ARGUMENTS=([test_aco_benchmark]=--quick)
-declare -rA EMULATED_ARGUMENTS=([test_aco_benchmark]=--check)
+# What programs are called with.
+declare -rA ARGUMENTS=([test_aco_benchmark]=--check)
 
 # Exit statuses other than 0: an offending coroutine ends in abort().
 declare -rA EXPECTED=([test_aco_tutorial_4]=134 [test_aco_tutorial_5]=134)
@@ -29,6 +31,9 @@ declare -rA EXPECTED=([test_aco_tutorial_4]=134 [test_aco_tutorial_5]=134)
 readonly SKIPPED=77 TIMEOUT=600
 readonly MEMCHECK=(valgrind --tool=memcheck --leak-check=full --show-leak-kinds=all
     "--errors-for-leak-kinds=definite,indirect,possible")
+
+# Seconds that tests took: in the last run of each here, and, for a first run, on two processors.
+readonly DURATIONS=output/durations FIRST_DURATIONS=tests/durations
 
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
@@ -39,23 +44,20 @@ usage_error() {
 
 # ---- One test ------------------------------------------------------------------------------------
 
-# The command of the test at path $1, in COMMAND.
+# The command of the test at path $1, a script perhaps with its part, in COMMAND.
 find_command() {
-    local path=$1 program
-    program=$(basename "${path%%..*}")
+    local path=${1%% *} program=${1##*/}
     COMMAND=("./$path")
-    case $path in
+    case $1 in
     *.sh) COMMAND=(bash "$path") ;;
+    *.sh\ *) COMMAND=(bash "$path" "${1#* }") ;;
     *..valgrind.* | *.m32.valgrind.*)
         COMMAND=("${MEMCHECK[@]}" "--log-file=$log.memcheck" "./$path")
         ;;
     *..*) find_emulator "${path#*..}" ;;
     esac
-    if [[ ${COMMAND[0]} == qemu-* ]]; then
-        COMMAND+=(${EMULATED_ARGUMENTS[$program]:+"${EMULATED_ARGUMENTS[$program]}"})
-    else
-        COMMAND+=(${ARGUMENTS[$program]:+"${ARGUMENTS[$program]}"})
-    fi
+    program=${program%%..*}
+    COMMAND+=(${ARGUMENTS[$program]:+"${ARGUMENTS[$program]}"})
 }
 
 # Puts the emulator that the variant $1 needs, if any, before the command.
@@ -79,20 +81,23 @@ memcheck_is_clean() {
     grep -q "ERROR SUMMARY: $( ((expected == 0)) && echo '0 ')" "$report"
 }
 
-# Runs the test at path $1 and writes a line with its result; the output, too, of one that failed.
+# Runs a test and writes a line with its result; the output, too, of one that failed.
 run_test() {
-    local path=$1 name log status=0 start=$SECONDS
-    name=${path#output/}
+    local name log seconds status=0 expected TIMEFORMAT=%1R
+    name=${1#output/}
     name=${name#tests/}
-    log=$LOGS/${name//\//.}
+    log=$LOGS/${name//[\/ ]/.}
     rm -f "$log" "$log.memcheck"
-    local expected=${EXPECTED[$(basename "${path%%..*}" .sh)]:-0}
-    find_command "$path"
-    timeout --kill-after=5 "$TIMEOUT" "${COMMAND[@]}" > "$log" 2>&1 < /dev/null || status=$?
+    expected=${EXPECTED[${name%%..*}]:-0}
+    find_command "$1"
+    seconds=$({ time timeout --kill-after=5 "$TIMEOUT" "${COMMAND[@]}" \
+        > "$log" 2>&1 < /dev/null; } 2>&1) || status=$?
     if ((status == expected)) && memcheck_is_clean "$log.memcheck" "$expected"; then
-        printf 'passed   %-70s %4d s\n' "$name" $((SECONDS - start))
+        printf 'passed   %-70s %6s s\n' "$name" "$seconds"
+        grep 'not tested' "$log" >> "$UNTESTED" || true
     elif ((status == SKIPPED)); then
         printf 'skipped  %-70s %s\n' "$name" "$(tail -n 1 "$log")"
+        printf '%s: %s\n' "$name" "$(tail -n 1 "$log")" >> "$UNTESTED"
     else
         printf 'FAILED   %-70s status %d, expected %d\n' "$name" "$status" "$expected"
         cat "$log"
@@ -102,13 +107,30 @@ run_test() {
 
 # ---- All of them ---------------------------------------------------------------------------------
 
-# The paths of all tests, or of those that the arguments name: what make.sh has built, then scripts.
-# The one that fails on purpose, to prove that this script can fail, runs only when named.
+# The scripts; one with a line "# parts: ..." once for each part, which is its argument.
+list_scripts() {
+    local script parts
+    for script in {tests,tests/*,extra/*/tests,tools/*,examples/*,packaging,bench}/test_*.sh; do
+        read -r -a parts < <(sed -n 's/^# parts: //p' "$script" && echo)
+        if ((${#parts[@]})); then
+            printf "$script %s\n" "${parts[@]}"
+        else
+            printf '%s\n' "$script"
+        fi
+    done
+}
+
+# All tests, or those that the arguments name: what make.sh has built, then scripts. The one that
+# fails on purpose, to prove that this script can fail, runs only when named.
 list_tests() {
     local path name
+    if [[ "$*" == quick ]]; then
+        grep '^output/tests/test_' output/.built
+        return
+    fi
     {
         grep -E '^output/(tests/)?test_' output/.built
-        printf '%s\n' {tests,tests/*,extra/*/tests,tools/*,examples/*,packaging,bench}/test_*.sh
+        list_scripts
     } | while IFS= read -r path; do
         if (($# == 0)); then
             printf '%s\n' "$path"
@@ -126,11 +148,41 @@ list_tests() {
     fi
 }
 
+# Puts before each path that it reads how long that test takes, and the longest first.
+sort_by_duration() {
+    awk '{ name = substr($0, index($0, " ") + 1) }
+         FILENAME != "-" { seconds[name] = $1; next }
+         { name = $0; sub(/^output\//, "", name); sub(/^tests\//, "", name)
+           print (name in seconds ? seconds[name] : 0.5) "\t" $0 }' \
+        "$FIRST_DURATIONS" "$DURATIONS" - | sort -s -k 1,1nr
+}
+
+# Says how long the tests will take that have been sorted.
+tell_duration() {
+    awk -v jobs="$JOBS" '
+        { sum += $1; if (NR == 1) longest = $1 }
+        END { seconds = sum / jobs > longest ? sum / jobs : longest
+              printf "test.sh: %d tests, about ", NR
+              if (seconds < 100) printf "%d seconds", seconds + 1
+              else printf "%d minutes", seconds / 60 + 0.5
+              printf " on %d processor%s\n", jobs, jobs == 1 ? "" : "s" }'
+}
+
+# Notes how long the tests took whose results it reads.
+note_durations() {
+    awk '{ seconds = $1; name = substr($0, index($0, " ") + 1) }
+         FILENAME == "-" { if ($1 != "passed" || $NF != "s") next
+                           seconds = $(NF - 1); name = $2; if (NF == 5) name = name " " $3 }
+         { last[name] = seconds }
+         END { for (name in last) print last[name], name }' "$DURATIONS" - | sort -k 1,1nr \
+        > "$TMP/durations"
+    mv "$TMP/durations" "$DURATIONS"
+}
+
 # Runs the tests whose paths it reads, as many at a time as there are processors.
 run_tests() {
-    local path
+    local path result
     while IFS= read -r path; do
-        [[ -n $path ]] || continue
         while (($(jobs -rp | wc -l) >= JOBS)); do
             wait -n || true
         done
@@ -140,19 +192,32 @@ run_tests() {
     wait
 }
 
+# Lists what make.sh has left out, tests that were skipped, and what others have left out.
+tell_untested() {
+    [[ -s output/.left_out || -s $UNTESTED ]] || return 0
+    printf '\nnot tested; ./test.sh -i installs what this machine can have:\n'
+    cat output/.left_out
+    LC_ALL=C sort -u "$UNTESTED" | sed 's/^/  /'
+}
+
 run_once() {
-    local results=$TMP/results listed passed failed skipped
-    mapfile -t listed < <(list_tests "$@")
-    printf '%s\n' "${listed[@]}" | run_tests | tee "$results"
+    local results=$TMP/results tests=$TMP/tests listed passed failed skipped
+    list_tests "$@" | sort_by_duration > "$tests"
+    tell_duration < "$tests"
+    : > "$UNTESTED"
+    cut -f 2 "$tests" | run_tests | tee "$results"
+    note_durations < "$results"
+    listed=$(wc -l < "$tests")
     passed=$(grep -c '^passed ' "$results" || true)
     failed=$(grep -c '^FAILED ' "$results" || true)
     skipped=$(grep -c '^skipped ' "$results" || true)
+    tell_untested
     if ((passed + failed == 0)); then
         printf 'FAILED: no test was executed%s\n' "${*:+ (none matches $*)}"
         failed=1
     fi
-    if ((passed + failed + skipped < ${#listed[@]})); then
-        printf 'FAILED: %d tests were listed, not all of them came to an end\n' "${#listed[@]}"
+    if ((passed + failed + skipped < listed)); then
+        printf 'FAILED: %d tests were listed, not all of them came to an end\n' "$listed"
         failed=$((failed + 1))
     fi
     printf '\n%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
@@ -180,16 +245,12 @@ check_version() {
 
 # ---- Command line --------------------------------------------------------------------------------
 
-m32=1 installed='' make_options=() without=()
+installed='' make_options=() without=()
 while getopts :io:h option; do
     case $option in
     i) make_options+=(-i) installed=1 ;;
     o)
-        case $OPTARG in
-        no-m32) m32=0 ;;
-        no-valgrind | no-qemu | no-musl | no-man) ;;
-        *) usage_error "unknown option -o $OPTARG" ;;
-        esac
+        [[ $OPTARG == no-@(m32|valgrind|qemu|musl|man) ]] || usage_error "unknown option -o $OPTARG"
         without+=(-o "$OPTARG")
         ;;
     h)
@@ -202,18 +263,23 @@ while getopts :io:h option; do
 done
 shift $((OPTIND - 1))
 
-shopt -s nullglob
 goal=tests
-[[ ${1:-} != version_check=* ]] || goal=library
+case ${1:-} in
+version_check=*) goal=library ;;
+quick) without=(-o no-m32 -o no-valgrind -o no-qemu) ;;
+esac
 bash make.sh "${make_options[@]}" "${without[@]}" "$goal"
 
 LOGS=$PWD/output/logs JOBS=$(nproc)
 mkdir -p "$LOGS"
+touch "$DURATIONS"
 # For the scripts in tests/.
 TMP=$(mktemp -d)
 trap 'rm -rf "$TMP"' EXIT
-export TMP OUTPUT=output M32=${m32#0} CC=${CC:-gcc} CXX=${CXX:-g++}
-export OPTIONS=${without[*]} INSTALLED=$installed
+UNTESTED=$TMP/untested
+export TMP OUTPUT=output CC=${CC:-gcc} CXX=${CXX:-g++}
+M32=$(grep -m 1 -o '\.\.m32\.' output/.built || true)
+export M32 OPTIONS=${without[*]} INSTALLED=$installed
 
 case ${1:-} in
 version_check=*) check_version "${1#version_check=}" ;;

@@ -1,51 +1,110 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The runners can fail: a failing test, no test at all, words that they don't know, and packages that
-# exclude others.
+# The runners, in a copy of what they need: they do what they can where packages are missing, list
+# what they leave out, start the longest test first, and can fail: for a failing test, no test at
+# all, words that they don't know, and packages that exclude others or don't come.
 set -euo pipefail
+trap 'echo "line $LINENO: $BASH_COMMAND: failed"' ERR
 
-# expect STATUS WORDS COMMAND...: the command ends so and prints a line with the words.
+PROJECT=$(mktemp -d "${TMP:-/tmp}/project.XXXXXX")
+BIN=$(mktemp -d "${TMP:-/tmp}/bin.XXXXXX")
+trap 'rm -rf "$PROJECT" "$BIN"' EXIT
+
+# expect STATUS WORDS COMMAND...: the command ends so and prints a line with the words; its output is
+# then in SAID.
 expect() {
-    local wanted=$1 words=$2 status=0 output
+    local wanted=$1 words=$2 status=0
     shift 2
-    output=$("$@" 2>&1) || status=$?
-    if ((status != wanted)) || ! grep -q -- "$words" <<< "$output"; then
+    SAID=$("$@" 2>&1) || status=$?
+    if ((status != wanted)) || ! grep -q -- "$words" <<< "$SAID"; then
         printf '%s: status %d, not %d, or no line with "%s":\n%s\n' \
-            "$*" "$status" "$wanted" "$words" "$output"
+            "$*" "$status" "$wanted" "$words" "$SAID"
         exit 1
     fi
     printf 'status %d, "%s": %s\n' "$status" "$words" "$*"
 }
 
-# What test.sh was called with, by which all is built.
-read -ra options <<< "${OPTIONS:-}"
+# must_say WORDS: the last command has printed a line with them, too.
+must_say() {
+    grep -q -- "$1" <<< "$SAID" || { printf 'no line with "%s":\n%s\n' "$1" "$SAID"; exit 1; }
+}
 
-expect 1 '^0 passed, 1 failed, 0 skipped$' bash test.sh "${options[@]}" fails_on_purpose
-PASSES=$(mktemp "${TMP:-/tmp}/passes.XXXXXX")
-export PASSES
+# stub NAME LINE...: a command that comes before that of the machine.
+stub() {
+    printf '%s\n' '#!/bin/bash' "${@:2}" > "$BIN/$1"
+    chmod +x "$BIN/$1"
+}
+
+# ---- A project in which all is missing but a compiler --------------------------------------------
+
+mkdir "$PROJECT"/{tests,tools}
+cp make.sh test.sh aco*.[chS] libaco.map test_aco_*.c "$PROJECT"
+cp tools/{dependencies*,warnings} "$PROJECT/tools"
+cp tests/{durations,fails_on_purpose.sh,harness.[ch],test_status.c} "$PROJECT/tests"
+cd "$PROJECT"
+sed -i '/^#/!{/| all$/!s/^[^|]*|/false |/}' tools/dependencies
+export CFLAGS=-O0
+
+expect 0 '^make.sh: left out.*./make.sh -i' bash make.sh
+must_say '^  programs for i386  *gcc-multilib$'
+must_say '^  programs under memcheck  *valgrind$'
+must_say '^  programs for other processors  *clang$'
+[[ -x output/test_aco_synopsis..no_valgrind.shareFPUenv && $(echo output/*m32*) == *'*'* ]]
+
+# One test that passes but for what it tells, one that skips itself, and the only C test, without
+# which the rest is done.
+printf 'echo "clang: not found, not tested"\n' > tests/test_most.sh
+printf 'echo "skipped: no gdb"; exit 77\n' > tests/test_none.sh
+# shellcheck disable=SC2016 # the script is to expand it
+printf '# parts: one two\necho "$1" >> parts\n' > tests/test_parts.sh
+expect 0 '^21 passed, 0 failed, 1 skipped$' bash test.sh
+must_say '^test.sh: 22 tests, about [0-9]* seconds on '
+must_say '^  C tests  *libcmocka-dev$'
+must_say '^  clang: not found, not tested$'
+must_say '^  test_none.sh: skipped: no gdb$'
+[[ $(sort parts) == $'one\ntwo' ]]
+
+# With -i, nothing may be missing. This apt-get installs nothing.
+stub apt-get 'echo "$@" >> asked'
+stub sudo 'exec "$@"'
+expect 1 'still missing: .*clang' env PATH="$BIN:$PATH" bash make.sh -i
+[[ $(< asked) == *install*--no-remove*gcc-multilib*clang* ]]
+# And this one would have to remove packages.
+# shellcheck disable=SC2016 # for whoever runs it
+stub apt-get '[[ $1 != install || "$*" != *--no-remove* ]]'
+expect 1 'exclude each other' env PATH="$BIN:$PATH" CC=no-such-compiler bash make.sh -i library
+expect 1 'missing: no-such-compiler' env CC=no-such-compiler bash make.sh
+
+# ---- Order and choice ----------------------------------------------------------------------------
+
+stub nproc 'echo 1'
+echo '99 test_aco_tutorial_3..no_valgrind.shareFPUenv' >> output/durations
+expect 0 'about 2 minutes on 1 processor$' env PATH="$BIN:$PATH" bash test.sh tutorial_ test_most
+[[ $(grep -m 1 '^passed' <<< "$SAID") == *tutorial_3..no_valgrind.shareFPUenv* ]]
+must_say '^15 passed, 0 failed, 0 skipped$'
+
+# The C tests alone, where there is cmocka.
+if echo 'int main(void) { return 0; }' | ${CC:-gcc} -x c - -lcmocka -o "$BIN/program"; then
+    sed -i '/| native-tests$/s/^false/true/' tools/dependencies
+    expect 0 '^4 passed, 0 failed, 0 skipped$' bash test.sh quick
+fi
+
+# ---- Failures ------------------------------------------------------------------------------------
+
+expect 1 '^0 passed, 1 failed, 0 skipped$' bash test.sh fails_on_purpose
+must_say '^this test fails on purpose$'
+export PASSES=$PROJECT/passes
 seq 2 > "$PASSES"
-expect 1 '^0 passed, 1 failed, 0 skipped$' bash test.sh "${options[@]}" loop fails_on_purpose
+expect 1 '^0 passed, 1 failed, 0 skipped$' bash test.sh loop fails_on_purpose
 [[ ! -s $PASSES ]] || { printf 'test.sh loop does not go on until a test fails\n'; exit 1; }
-rm "$PASSES"
-expect 1 'no test was executed' bash test.sh "${options[@]}" no_such_test
+expect 1 'no test was executed' bash test.sh no_such_test
 expect 2 'usage: ./test.sh' bash test.sh -o no-such-thing
 expect 2 'usage: ./test.sh' bash test.sh -x
 expect 2 'usage: ./make.sh' bash make.sh -o no-such-thing
 expect 2 'usage: ./make.sh' bash make.sh no-such-goal
 expect 0 'usage: ./make.sh' bash make.sh -h
-expect 1 'header and library are' bash test.sh "${options[@]}" version_check=0.0.1
-expect 0 '^1 passed, 0 failed, 0 skipped$' bash test.sh "${options[@]}" \
+expect 1 'header and library are' bash test.sh version_check=0.0.1
+expect 0 '^1 passed, 0 failed, 0 skipped$' bash test.sh \
     "version_check=$(awk '/^#define ACO_VERSION_(MAJOR|MINOR|PATCH) / { v = v dot $3; dot = "." }
                           END { print v }' aco.h)"
-expect 1 'missing: no-such-compiler' env CC=no-such-compiler bash make.sh
-
-# An apt-get that would have to remove packages, and is not to.
-BIN=$(mktemp -d "${TMP:-/tmp}/bin.XXXXXX")
-# shellcheck disable=SC2016 # for whoever runs it
-printf '#!/bin/sh\n[ "$1" != install ] || case "$*" in *--no-remove*) exit 100 ;; esac\n' \
-    > "$BIN/apt-get"
-printf '#!/bin/sh\nexec "$@"\n' > "$BIN/sudo"
-chmod +x "$BIN/apt-get" "$BIN/sudo"
-expect 1 'exclude each other' env PATH="$BIN:$PATH" CC=no-such-compiler bash make.sh -i library
-rm -r "$BIN"
