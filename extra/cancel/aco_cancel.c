@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Implements aco_cancel.h by forced unwinding (Itanium C++ ABI, 1.3: _Unwind_ForcedUnwind), begun
- * at a call that aco.h has right after the switch: the inline switch itself is no call site, and so
- * no place where compilers expect an exception.
+ * Implements aco_cancel.h by forced unwinding (Itanium C++ ABI, 1.3: _Unwind_ForcedUnwind). It
+ * starts at a call that aco.h makes right after the switch: the inline switch itself is no call
+ * site, so compilers expect no exception there.
  */
 #include "aco_cancel.h"
 
 #include <stddef.h>
 #include <unwind.h>
 
-/* What aco_t.wakes is. */
-#define WAKES 1   /* to begin unwinding when it is continued */
-#define UNWINDS 2 /* half unwound; only the end of unwinding and aco_reset() change that to 0 */
+/* Values of aco_t.wakes. */
+#define WAKES 1   /* starts to unwind when it is continued */
+#define UNWINDS 2 /* half unwound; only the end of unwinding and aco_reset() change this to 0 */
 
-/* The coroutine that this thread is about to resume for the first time since it was cancelled. */
+/* The coroutine that this thread is about to resume for the first time since its cancellation. */
 static __thread aco_t *cancelled;
 
 static void check(int holds, const aco_t *co, const char *rule_and_remedy)
@@ -23,12 +23,13 @@ static void check(int holds, const aco_t *co, const char *rule_and_remedy)
     }
 }
 
-/* The exceptions that a thread is handling, in libstdc++ and libc++abi; NULL without either. */
+/* The exceptions that a thread is handling, in libstdc++ and libc++abi. The function is NULL in a
+ * program without C++. */
 typedef struct {
     void *caught;
     unsigned ct_uncaught;
 #ifdef ACO_ARCH_ARM
-    void *propagating; /* those whose cleanups run, one at most that is not of C++ */
+    void *propagating; /* those whose cleanups run; at most one is not from C++ */
 #endif
 } handling_t;
 handling_t *__cxa_get_globals(void) __attribute__((weak));
@@ -38,12 +39,12 @@ static handling_t *get_handling(void)
     return __cxa_get_globals != NULL ? __cxa_get_globals() : NULL;
 }
 
-/* What ct_uncaught of this thread was when the unwinding coroutine that runs was continued. */
+/* ct_uncaught of this thread when the coroutine that is unwinding was continued. */
 static __thread unsigned ct_uncaught_before;
 
 /* ==== In the coroutine ======================================================================= */
 
-/* The unwinder of arm has other types, of which clang's header gets that of a class wrong. */
+/* The unwinder of arm has other types; clang's header declares its exception class wrongly. */
 #ifdef ACO_ARCH_ARM
 typedef struct _Unwind_Control_Block exception_t;
 typedef const char *exception_class_t;
@@ -52,21 +53,21 @@ typedef struct _Unwind_Exception exception_t;
 typedef _Unwind_Exception_Class exception_class_t;
 #endif
 
-/* libstdc++, when it terminates, looks for the type of an exception before it, also of one that is
- * not of its own kind: there is none. */
+/* When libstdc++ terminates, it reads the type of an exception from the memory before it, even if
+ * the exception is not from C++. Zeros there say that it has no type. */
 typedef struct thrown_s {
-    char no_type[128]; /* all 0; more than the header of a C++ exception has */
+    char no_type[128]; /* all 0; larger than the header of a C++ exception */
     exception_t exception;
 #ifdef ACO_ARCH_ARM
     const aco_t *co;
-    void *propagating;     /* of the thread while the cleanup runs that was begun last */
+    void *propagating;     /* that of the thread during the cleanup that started last */
     struct thrown_s *next; /* the next older one of the thread */
 #endif
 } thrown_t;
 
 #ifdef ACO_ARCH_ARM
 
-/* The newest one of this thread that is half unwound. */
+/* The newest of this thread's coroutines that are half unwound. */
 static __thread thrown_t *newest;
 
 static void enter(thrown_t *thrown, const aco_t *co)
@@ -85,8 +86,8 @@ static void leave(thrown_t *thrown)
     *link = thrown->next;
 }
 
-/* A cleanup of C++ finds the exception, when it has ended, by what propagates in the thread, where
- * others run before that if it yields. The unwinder has set it when a cleanup is about to run. */
+/* When a cleanup of C++ ends, it finds its exception by what propagates in the thread. If the
+ * cleanup yields, others change that meanwhile. The unwinder sets it before each cleanup. */
 static void keep_propagating(const handling_t *handling, thrown_t *thrown)
 {
     thrown->propagating = handling->propagating;
@@ -110,7 +111,7 @@ static void take_propagating(handling_t *handling, const aco_t *co)
 #define take_propagating(handling, co) ((void)0)
 #endif
 
-/* Called when somebody deletes the exception, which only its end may do. */
+/* Called if a catch block deletes the exception. */
 static void on_deletion(_Unwind_Reason_Code reason, exception_t *exception)
 {
     (void)reason;
@@ -119,9 +120,8 @@ static void on_deletion(_Unwind_Reason_Code reason, exception_t *exception)
           "a catch block of the coroutine has swallowed the cancellation: end it with throw;");
 }
 
-
-/* Called before the cleanups of each frame, with the stack pointer that it had when it called.
- * Above those of the entry function there is nothing more to clean up. */
+/* Called before the cleanups of each frame. The CFA of `context` is the frame's stack pointer at
+ * its call; beyond the entry function's frame there is nothing to clean up. */
 static _Unwind_Reason_Code end_after_last_frame(int version, _Unwind_Action actions,
                                                 exception_class_t exception_class,
                                                 exception_t *exception,
@@ -133,7 +133,7 @@ static _Unwind_Reason_Code end_after_last_frame(int version, _Unwind_Action acti
     (void)version;
     (void)exception_class;
     if (handling != NULL) {
-        /* The `throw;` of a catch block that lets the cancellation pass counts one, for ever. */
+        /* The `throw;` of a catch block increments ct_uncaught, and nothing decrements it. */
         handling->ct_uncaught = ct_uncaught_before;
         keep_propagating(handling, thrown);
     }
@@ -148,7 +148,7 @@ static _Unwind_Reason_Code end_after_last_frame(int version, _Unwind_Action acti
     return _URC_NO_REASON;
 }
 
-/* Not in the frame of unwind(), which the cleanups overwrite. */
+/* Allocated, as the cleanups overwrite the frame of unwind(). */
 static exception_t *new_exception(const aco_t *co)
 {
     thrown_t *thrown = (thrown_t *)aco_i_allocate(sizeof(*thrown));
@@ -165,7 +165,7 @@ void __asan_handle_no_return(void);
 #define __asan_handle_no_return() ((void)0)
 #endif
 
-/* The waker, called once to begin with, and then whenever `co` has yielded in a cleanup. */
+/* The waker: called when the unwinding starts, and whenever `co` is continued in a cleanup. */
 static void unwind(aco_t *co)
 {
     int is_begun = cancelled != co;
@@ -186,8 +186,8 @@ static void unwind(aco_t *co)
 
 /* ==== In its parent ========================================================================== */
 
-/* A catch block for foreign exceptions can't begin inside another one: it is not to meet what the
- * caller has. */
+/* A catch block for foreign exceptions can't begin inside another one, so `co` must not see those
+ * that the caller is handling. */
 static void resume_without_exceptions(aco_t *co)
 {
     handling_t *handling = get_handling();

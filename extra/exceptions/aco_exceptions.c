@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Implements aco_exceptions.h. C++ runtimes keep what they know of a thread's exceptions in two
- * words, on arm in three, whose address is __cxa_get_globals() (Itanium C++ ABI, 2.2.2; Exception
- * Handling ABI for the Arm Architecture, 8.2).
+ * Implements aco_exceptions.h. C++ runtimes store the exceptions of a thread in two words, on arm
+ * in three, whose address __cxa_get_globals() returns (Itanium C++ ABI, 2.2.2; Exception Handling
+ * ABI for the Arm Architecture, 8.2).
  */
 #include "aco_exceptions.h"
 
-/* Not there in a program without C++. */
+/* NULL in a program without C++. */
 aco_exceptions_t *__cxa_get_globals(void) __attribute__((weak));
 
 void aco_exceptions_leave(aco_exceptions_t *mine)
@@ -26,8 +26,8 @@ void aco_exceptions_enter(const aco_exceptions_t *mine)
     }
 }
 
-/* For the inline calls, which return or, while the caller is cancelled, are left by unwinding: what
- * propagates then is the cancellation, and this its first cleanup. */
+/* For the inline calls, which return or, if the caller is cancelled, are unwound. Then this is the
+ * first cleanup, and what propagates is the cancellation. */
 void aco_i_exceptions_return(const aco_exceptions_t *mine)
 {
 #ifdef ACO_ARCH_ARM

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Implements aco_high_water.h. A share stack is a fresh mapping, which is zero; the system knows
- * which of its pages were ever touched, and the lowest byte in them that is not zero is the mark.
+ * Implements aco_high_water.h. A share stack is a fresh mapping of zeros. The kernel knows which of
+ * its pages were touched, and the lowest byte in these that is not zero is the mark.
  *
- * Both are needed. To read a page that was never touched would give it a place in the page table,
- * so that next time it would seem to be touched. And a touched page need not have been written to:
- * it may have been read, or have come with a huge page of which only a part is used.
+ * Both are needed. Reading an untouched page would enter it in the page table, and next time it
+ * would seem touched. A touched page may hold zeros only: it was read, or is part of a huge page.
  */
 
-/* For mincore() and pread(), also where the dialect is strict. */
+/* For mincore() and pread() in strict dialects. */
 #ifndef _DEFAULT_SOURCE
 #define _DEFAULT_SOURCE
 #endif
@@ -20,13 +19,13 @@
 
 #include <fcntl.h>
 
-/* An entry of /proc/PID/pagemap (Linux, Documentation/admin-guide/mm/pagemap.rst) says "swapped" in
- * bit 62 and "present" in bit 63. */
+/* Bits of an entry of /proc/PID/pagemap (Linux, Documentation/admin-guide/mm/pagemap.rst): 62 is
+ * "swapped", 63 is "present". */
 #define PAGEMAP_TOUCHED (UINT64_C(3) << 62)
 
-#define BATCH 64u /* pages asked for at a time; costs 9 bytes of stack for each */
+#define BATCH 64u /* pages per query; each takes 9 bytes of stack */
 
-/* memcheck takes what is below the stack pointer for no memory at all. */
+/* memcheck takes memory below the stack pointer for unaddressable. */
 #ifdef ACO_USE_VALGRIND
 #define begin_foreign_reads() VALGRIND_DISABLE_ERROR_REPORTING
 #define end_foreign_reads() VALGRIND_ENABLE_ERROR_REPORTING
@@ -35,7 +34,7 @@
 #define end_foreign_reads() ((void)0)
 #endif
 
-/* Sets bit 0 of touched[i] for those of `ct` pages from `pages` on that were ever touched. */
+/* Sets bit 0 of touched[i] if page `i` of the `ct` pages at `pages` was ever touched. */
 static void find_touched(int pagemap, const char *pages, size_t ct, size_t page_sz,
                          unsigned char *touched)
 {

@@ -3,12 +3,12 @@
  * Implements aco_overflow.h. An overflow is a fault at an address in the guard page of the running
  * coroutine's share stack. On Linux it is always a SIGSEGV: SIGBUS is for mapped files.
  *
- * The handler calls nothing that allocates or waits, is never entered again while it reports, as
- * SIGSEGV is blocked meanwhile (a fault then ends the process), and keeps no state, so that a
- * handler to which it passes a fault may leave it by siglongjmp().
+ * The handler calls nothing that allocates or waits. It is not reentered while it reports: SIGSEGV
+ * is blocked, so a fault ends the process. It keeps no state, so a handler to which it passes a
+ * fault may leave by siglongjmp().
  */
 
-/* For the registers in a ucontext_t, and MINSIGSTKSZ as the system at hand has it. */
+/* For the registers in a ucontext_t, and for MINSIGSTKSZ of the running system. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -27,13 +27,13 @@
 #endif
 
 #define REPORT_SZ ((size_t)16 << 10)          /* bytes of stack; a report takes less than 4 KiB */
-#define ALTERNATE_STACK_SZ ((size_t)64 << 10) /* bytes: a report, or somebody else's handler */
-#define LINE_SZ 320u                          /* bytes; no line of ours is longer */
-#define FAILURE_SZ 160u                       /* bytes; of a failed installation */
+#define ALTERNATE_STACK_SZ ((size_t)64 << 10) /* bytes: for a report, or another handler */
+#define LINE_SZ 320u                          /* bytes; the longest line of a report */
+#define FAILURE_SZ 160u                       /* bytes; of the message for a failed call */
 #define SHOWN_FRAMES 32                       /* of the faulting coroutine */
-#define HANDLER_FRAMES 8                      /* at most, from backtrace() to the fault */
+#define HANDLER_FRAMES 8                      /* from backtrace() to the fault, at most */
 
-/* What was done on SIGSEGV before the handler was installed. */
+/* The action for SIGSEGV before the handler was installed. */
 static struct sigaction previous;
 static char previous_is_spent; /* 1 once a previous handler with SA_RESETHAND was called */
 
@@ -72,11 +72,11 @@ static void add_address(line_t *line, uintptr_t address)
     add_number(line, address, 16);
 }
 
-/* A line is one write, so that lines of two threads don't mix. */
+/* Each line is one write(), so that lines of two threads don't mix. */
 static void write_text(const char *text, size_t sz)
 {
     ssize_t written = write(STDERR_FILENO, text, sz);
-    (void)written; /* there is nobody else to tell */
+    (void)written; /* a failure can be reported nowhere else */
 }
 
 static void write_summary(const aco_t *co, uintptr_t address)
@@ -96,7 +96,7 @@ static void write_summary(const aco_t *co, uintptr_t address)
 }
 
 #ifdef __GLIBC__
-/* Where the fault happened; NULL on a processor that is not known here. */
+/* The address of the faulting instruction; NULL on unknown processors. */
 static void *faulting_instruction(const void *context)
 {
     const ucontext_t *interrupted = (const ucontext_t *)context;
@@ -116,8 +116,8 @@ static void *faulting_instruction(const void *context)
 #endif
 }
 
-/* The frames from the faulting one on. Those before, of the handler, are shown only where it can't
- * be told where they end. */
+/* The frames from the faulting one on. Those of the handler before it are shown only if the
+ * faulting one is not found. */
 static void write_backtrace(const void *context)
 {
     static const char head[] = "aco: backtrace, innermost frame first:\n";
@@ -153,7 +153,7 @@ static void write_functions(const aco_t *co, const void *context)
     write_backtrace(context);
 }
 #else
-/* No other libc has backtrace(): the first line is all. */
+/* Without backtrace(), the first line is all. */
 #define load_unwinder() ((void)0)
 #define write_functions(co, context) ((void)(context))
 #endif
@@ -166,7 +166,7 @@ static void report(const aco_t *co, uintptr_t address, const void *context)
 
 /* ==== Handler ================================================================================ */
 
-/* Whether the kernel raised the signal for what the thread did. Only then is there an address. */
+/* Whether the thread itself caused the signal. Only then does it have an address. */
 static int is_fault(const siginfo_t *info)
 {
     return info->si_code > 0;
@@ -183,8 +183,8 @@ static int is_overflow(const aco_t *co, const siginfo_t *info)
            address < (uintptr_t)co->share_stack->ptr;
 }
 
-/* Once the handler returns, an instruction that faulted does so again, and a core shows its
- * address. A signal of another origin must be sent again; it waits until the handler returns. */
+/* When the handler returns, the instruction faults again, and a core shows its address. A signal of
+ * another origin is sent again; it stays pending until the handler returns. */
 static void take_default_action(int signal_no, const siginfo_t *info)
 {
     signal(signal_no, SIG_DFL);
@@ -193,7 +193,7 @@ static void take_default_action(int signal_no, const siginfo_t *info)
     }
 }
 
-/* Does what would have been done without this handler, whose mask is that of the previous one. */
+/* Acts as without this handler, whose mask is that of the previous one. */
 static void pass_on(int signal_no, siginfo_t *info, void *context)
 {
     unsigned flags = (unsigned)previous.sa_flags;
@@ -233,7 +233,7 @@ static void handle_fault(int signal_no, siginfo_t *info, void *context)
 /* ==== Installation =========================================================================== */
 
 static size_t page_sz;
-static pthread_key_t mapping_key; /* the alternate stack that a thread got here, with its guard */
+static pthread_key_t mapping_key; /* the alternate stack made here, with its guard */
 
 static size_t mapping_sz(void)
 {
@@ -296,8 +296,8 @@ static void provide_alternate_stack(void)
     demand(sigaltstack(&stack, NULL) == 0, "sigaltstack()");
 }
 
-/* The handler has the signal mask and the flags of the previous one, but for what pass_on() does
- * itself; so the kernel gives that one what it asked for. */
+/* The handler has the mask and the flags of the previous one, except for flags that pass_on()
+ * implements, so the previous one runs as it asked to. */
 static void install_for_process(void)
 {
     load_unwinder();
@@ -314,7 +314,8 @@ static void install_for_process(void)
 void aco_install_overflow_handler(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    /* In a library opened at run time, a thread's first use of it may allocate: do that here. */
+    /* In a library loaded by dlopen(), the first access to a thread-local may allocate: do it
+     * here. */
     aco_t *volatile first_use = aco_gtls_co;
     (void)first_use;
     demand_no_error(pthread_once(&once, install_for_process), "pthread_once()");

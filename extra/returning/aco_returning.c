@@ -4,7 +4,8 @@
  */
 #include "aco_returning.h"
 
-/* Not inlined, so that what the switch makes a function save is not saved while `fp` runs. */
+/* Not inlined: the registers that the switch makes its function save take no stack while `fp`
+ * runs. */
 static ACO_NORETURN __attribute__((noinline)) void end(void)
 {
     aco_exit();

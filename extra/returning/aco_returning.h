@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Return ends it: for coroutines whose entry function may `return`. By default that is an error.
- * Optional; nothing of aco depends on it. Relies on aco.h.
+ * Optional: the rest of aco does not depend on it. Relies on aco.h.
  */
 #ifndef ACO_RETURNING_H
 #define ACO_RETURNING_H
@@ -14,9 +14,9 @@ extern "C" {
 
 /*
  * Lets the entry function of `co` return: `co` then ends as by aco_exit(), which it may still call.
- * `co` must be in state init. Holds until aco_reset(), after which it must be asked for again.
- * Returns `co`. Cost: a frame of some 16 bytes below the entry function, which ends backtraces.
- * Aborts on misuse.
+ * `co` must be in state init. Holds until aco_reset(); call it again after that. Returns `co`.
+ * Cost: a frame of some 16 bytes, the entry function's caller, at which backtraces end. Aborts on
+ * misuse.
  */
 aco_t *aco_return_ends(aco_t *co);
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Implements aco_stack_pool.h. A slab is one mapping, from low to high: an array of `co_t`, one for
- * each of its slots, then the slots. A slot is, from low to high:
+ * Implements aco_stack_pool.h. A slab is one mapping: an array of `co_t`, one for each of its
+ * slots, and above it the slots. A slot, drawn with low addresses at the bottom:
  *
  *   slot + slot_sz ->  +--------------------------+
- *                      | colour                   |  unused cache lines, their number varies
+ *                      | colour                   |  a varying number of unused cache lines
  *                      +--------------------------+
  *                      | head_t                   |
  *                      +--------------------------+
@@ -12,23 +12,24 @@
  *     align_highptr -> +--------------------------+
  *                      | the stack                |
  *   slot + guard_sz -> +--------------------------+
- *                      | guard                    |  missing with ACO_STACK_POOL_NO_GUARD
+ *                      | guard                    |  none with ACO_STACK_POOL_NO_GUARD
  *             slot ->  +--------------------------+
  *
- * So a guard lies between each stack and whatever is below, the array of `co_t` included.
+ * So a guard lies between each stack and what is below it, the array of `co_t` included.
  *
- * Slots are prepared in the order of addresses. From then on each is in use or idle, and if idle,
- * warm or cold: a cold one's memory was given back, and its struct with it; the guard is there.
+ * Slots are prepared in the order of addresses. A prepared slot is in use, warm or cold; warm and
+ * cold ones are idle. The memory of a cold one was given back, including its struct; its guard
+ * stays.
  *
  * Invariants, for a pool:
- *   P1  idle[0..cold_ct) are the cold ones, idle[cold_ct..idle_ct) the warm ones, in the order in
- *       which they were put back
- *   P2  a stack is in use if and only if head->out is its struct, and otherwise that is NULL
- *   P3  of all slabs only the last may have slots that are not prepared
- *   P4  of a warm stack or one in use, head->co is the co_t with the index of its slot
+ *   P1  idle[0..cold_ct) are cold, idle[cold_ct..idle_ct) are warm, in the order in which they were
+ *       put back
+ *   P2  head->out is the struct of a stack in use, and NULL for an idle one
+ *   P3  only the last slab may have slots that are not prepared
+ *   P4  for a warm stack and one in use, head->co is the co_t with the index of its slot
  */
 
-/* For MAP_ANONYMOUS and its kind, also where the dialect is strict. */
+/* For MAP_ANONYMOUS and similar in strict dialects. */
 #ifndef _DEFAULT_SOURCE
 #define _DEFAULT_SOURCE
 #endif
@@ -48,35 +49,35 @@
 
 #define STACK_DEFAULT_SZ ((size_t)128 << 10) /* bytes */
 #define STACK_MIN_SZ ((size_t)4096)          /* bytes */
-#define GUARD_DEFAULT_SZ ((size_t)64 << 10)  /* bytes: frames of 32 KiB and what they call */
+#define GUARD_DEFAULT_SZ ((size_t)64 << 10)  /* bytes: for frames of 32 KiB and their callees */
 #define FIRST_SLAB_CT 64u                    /* stacks */
-#define PERIOD_MIN 1024u                     /* puts from one look at what is idle to the next */
-#define PERIOD_PER_STACK 16u                 /* puts more for each stack */
-#define RESERVE_CT 64u                       /* idle stacks that only aco_stack_pool_trim() takes */
-#define CACHE_LINE_SZ 64u                    /* bytes; only speed depends on it */
+#define PERIOD_MIN 1024u                     /* puts from one review of idle stacks to the next */
+#define PERIOD_PER_STACK 16u                 /* more puts for each stack */
+#define RESERVE_CT 64u                       /* idle stacks kept until aco_stack_pool_trim() */
+#define CACHE_LINE_SZ 64u                    /* bytes; matters for speed only */
 #define CO_ALIGNMENT 16u                     /* bytes; of an aco_t and of a share stack's struct */
-/* Different tops, a cache line apart. Of the 64 lines of a page, enough are left for the structs
- * and a KiB of frames, so that most stacks take one page of memory. */
+/* Number of different tops, a cache line apart. They leave enough of a page's 64 lines for the
+ * structs and a KiB of frames, so that most stacks take one page of memory. */
 #ifndef ACO_STACK_POOL_COLOURS
 #define ACO_STACK_POOL_COLOURS 40u
 #endif
 
 #define ROUND_UP(n, multiple) (((n) + (multiple) - 1) / (multiple) * (multiple))
 
-/* Where aco_stack_pool_create_co() makes an aco_t. It has whole cache lines, so that what a resume
- * needs of it is in one. */
+/* Where aco_stack_pool_create_co() makes an aco_t: in whole cache lines, so that a resume touches
+ * only one of them. */
 typedef union {
     aco_t co;
     char lines[ROUND_UP(sizeof(aco_t), CACHE_LINE_SZ)];
 } co_t;
 
-/* What is above the struct of a stack. */
+/* Lies above the struct of a stack. */
 typedef struct {
     aco_share_stack_t *out; /* P2 */
     co_t *co;               /* P4 */
 } head_t;
 
-/* From the struct of a stack to its head, and to the colour. */
+/* Bytes from the struct of a stack to its head, and to the colour. */
 #define HEAD_DISTANCE ROUND_UP(sizeof(aco_share_stack_t), CO_ALIGNMENT)
 #define TOP_SZ ROUND_UP(HEAD_DISTANCE + sizeof(head_t), CACHE_LINE_SZ)
 #define COLOURS_SZ ((ACO_STACK_POOL_COLOURS - 1) * (size_t)CACHE_LINE_SZ)
@@ -96,9 +97,9 @@ struct aco_stack_pool_s {
     size_t idle_ct;
     size_t cold_ct;
     size_t lowest_ct;    /* the smallest idle_ct since the last review */
-    size_t until_upkeep; /* puts until there is something else to do than to put */
-    size_t ct_put;       /* all puts, those that remain until then included */
-    size_t surplus_ct;   /* stacks to be given back, one by each of the next puts */
+    size_t until_upkeep; /* puts until keep_up() is due */
+    size_t ct_put;       /* all puts, plus those in until_upkeep */
+    size_t surplus_ct;   /* stacks that the next puts give back, one each */
     size_t stack_ct;     /* prepared slots */
     size_t ct_given_back;
     size_t most_in_use; /* until the last review */
@@ -130,7 +131,7 @@ static inline void demand_pool(const aco_stack_pool_t *pool, const char *call)
     demand(pool != NULL, call, NULL, "the pool is NULL: pass what aco_stack_pool_new() returned");
 }
 
-/* Why there is no stack: sets `*why`, for callers that want a message, and errno. */
+/* Sets `*why`, for callers that want a message, and errno; returns NULL. */
 static void *refuse(const char **why, const char *reason_and_remedy)
 {
     *why = reason_and_remedy;
@@ -138,7 +139,7 @@ static void *refuse(const char **why, const char *reason_and_remedy)
     return NULL;
 }
 
-/* Moves an array of `sz` bytes, or none, to a larger block. Where there is no memory, it stays. */
+/* Moves an array of `sz` bytes, if any, to a larger block. Without memory, it stays. */
 static void *enlarge(void *array, size_t sz, size_t new_sz, const char **why)
 {
     void *block = aco_i_allocate(new_sz);
@@ -164,8 +165,8 @@ static inline int is_in(const slab_t *slab, const void *s)
     return (uintptr_t)s - (uintptr_t)slab->slots < slab->prepared_sz;
 }
 
-/* The slab in which `s` lies, or NULL. A slab is as large as those before it together, so the last
- * is likely. */
+/* The slab that contains `s`, or NULL. The last slab, as large as all others together, is the most
+ * likely. */
 static inline const slab_t *find_slab(const aco_stack_pool_t *pool, const void *s)
 {
     const slab_t *slab = pool->slabs_end;
@@ -185,7 +186,7 @@ static aco_share_stack_t *stack_at(const aco_stack_pool_t *pool, const slab_t *s
     return (aco_share_stack_t *)(void *)(top - TOP_SZ);
 }
 
-/* Makes a stack of a cold slot, or of one that is prepared for the first time. */
+/* Makes the stack of a slot that is cold or has just been prepared. */
 static void warm_up(const aco_stack_pool_t *pool, aco_share_stack_t *s)
 {
     const slab_t *slab = find_slab(pool, s);
@@ -204,7 +205,7 @@ static void warm_up(const aco_stack_pool_t *pool, aco_share_stack_t *s)
 #endif
 }
 
-/* The end of a warm stack; what it lies in is left. */
+/* Destroys a warm stack, but not its memory. */
 static void forget(aco_share_stack_t *s)
 {
 #ifdef ACO_USE_ASAN
@@ -214,8 +215,8 @@ static void forget(aco_share_stack_t *s)
     aco_share_stack_destroy(s);
 }
 
-/* Gives the memory of the warm stack that is idle for the longest time back to the system. A guard
- * stays: the range begins above it, and MADV_DONTNEED would not remove it. */
+/* Gives the memory of the warm stack that was idle longest back to the system. Its guard stays: the
+ * range begins above it, and MADV_DONTNEED would not remove it. */
 static void give_back(aco_stack_pool_t *pool)
 {
     aco_share_stack_t *s = pool->idle[pool->cold_ct++];
@@ -228,7 +229,7 @@ static void give_back(aco_stack_pool_t *pool)
 
 /* ==== Slabs ================================================================================== */
 
-/* Maps a slab of `ct` slots; returns whether that is possible. */
+/* Maps a slab of `ct` slots; returns whether that succeeded. */
 static int map_slab(const aco_stack_pool_t *pool, slab_t *slab, size_t ct)
 {
     if (ct > (SIZE_MAX - pool->page_sz) / (pool->slot_sz + sizeof(co_t))) {
@@ -242,7 +243,7 @@ static int map_slab(const aco_stack_pool_t *pool, slab_t *slab, size_t ct)
         return 0;
     }
 #ifdef MADV_NOHUGEPAGE
-    /* A huge page would make small stacks cost 2 MiB. Not all kernels take MAP_STACK for this. */
+    /* With huge pages, small stacks would take 2 MiB. Not all kernels take MAP_STACK for this. */
     (void)madvise(mapping, sz, MADV_NOHUGEPAGE);
 #endif
     memset(slab, 0, sizeof(*slab));
@@ -254,7 +255,7 @@ static int map_slab(const aco_stack_pool_t *pool, slab_t *slab, size_t ct)
     return 1;
 }
 
-/* Makes one more slab, as large as there is room for. */
+/* Adds a slab, with fewer slots if memory is short. */
 static slab_t *add_slab(aco_stack_pool_t *pool, const char **why)
 {
     size_t slab_ct = (size_t)(pool->slabs_end - pool->slabs), sz = slab_ct * sizeof(slab_t);
@@ -274,7 +275,7 @@ static slab_t *add_slab(aco_stack_pool_t *pool, const char **why)
                             "limit on memory (ulimit -v) or on mappings (vm.max_map_count)");
 }
 
-/* Makes the guard of a slot; returns whether it is there. */
+/* Makes the guard of a slot; returns whether it exists. */
 static int guard(aco_stack_pool_t *pool, char *slot, const char **why)
 {
     size_t sz = pool->guard_sz;
@@ -288,7 +289,7 @@ static int guard(aco_stack_pool_t *pool, char *slot, const char **why)
                   "where guards take none, or put some stacks first") != NULL;
 }
 
-/* Provides a place in `idle` for each stack. */
+/* Makes room in `idle` for one more stack. */
 static int make_room(aco_stack_pool_t *pool, const char **why)
 {
     if (pool->stack_ct < pool->idle_room) {
@@ -311,7 +312,7 @@ static slab_t *slab_with_room(aco_stack_pool_t *pool, const char **why)
     return end != pool->slabs && end[-1].prepared_ct < end[-1].ct ? end - 1 : add_slab(pool, why);
 }
 
-/* Prepares another slot. */
+/* Prepares the next slot. */
 static aco_share_stack_t *prepare(aco_stack_pool_t *pool, const char **why)
 {
     slab_t *slab = make_room(pool, why) ? slab_with_room(pool, why) : NULL;
@@ -332,7 +333,7 @@ static size_t count_idle_in(const aco_stack_pool_t *pool, const slab_t *slab)
     return ct;
 }
 
-/* Unmaps a slab, all of whose stacks are idle. */
+/* Unmaps a slab whose stacks are all idle. */
 static void unmap(aco_stack_pool_t *pool, slab_t *slab)
 {
     size_t kept_ct = 0, cold_ct = pool->cold_ct;
@@ -358,7 +359,7 @@ static void unmap(aco_stack_pool_t *pool, slab_t *slab)
 
 static size_t most_in_use(const aco_stack_pool_t *pool)
 {
-    /* Where stacks were prepared since the last review, none was idle just then. */
+    /* If a stack was prepared since the last review, none was idle then: lowest_ct was 0. */
     size_t since_review = pool->stack_ct - pool->lowest_ct;
     return since_review > pool->most_in_use ? since_review : pool->most_in_use;
 }
@@ -372,9 +373,9 @@ static void begin_period(aco_stack_pool_t *pool, size_t surplus_ct)
     pool->ct_put += pool->until_upkeep;
 }
 
-/* At the end of a period, of the warm stacks that were idle throughout, half are surplus, but for
- * the reserve. Then, while there is a surplus, one of it goes at each put. One that is given back
- * and taken again costs some 3000 ns: by the length of a period, less than 100 ns a put. */
+/* At the end of a period, half of the warm stacks that were idle throughout, less the reserve, are
+ * surplus. From then on each put gives one of them back. To give one back and take it again costs
+ * some 3000 ns: with the length of a period, less than 100 ns a put. */
 static __attribute__((noinline)) void keep_up(aco_stack_pool_t *pool)
 {
     pool->most_in_use = most_in_use(pool);
@@ -450,7 +451,7 @@ aco_stack_pool_t *aco_stack_pool_try_new(size_t stack_sz, unsigned flags)
     pool->stack_sz = usable_sz;
     pool->guard_sz = guard_sz;
     pool->page_sz = page_sz;
-    /* The protector's word needs room as well. */
+    /* CO_ALIGNMENT is for the protector's word. */
     size_t above_guard_sz = usable_sz + CO_ALIGNMENT + TOP_SZ + COLOURS_SZ;
     pool->slot_sz = guard_sz + ROUND_UP(above_guard_sz, page_sz);
     pool->is_shared = (flags & ACO_STACK_POOL_SHARED) != 0;
@@ -492,7 +493,7 @@ static inline aco_share_stack_t *pop(aco_stack_pool_t *pool)
     return s;
 }
 
-/* Provides a warm stack where none is idle; returns whether there is one. */
+/* Makes a warm stack when none is idle; returns whether that succeeded. */
 static int provide(aco_stack_pool_t *pool, const char **why)
 {
     if (pool->idle_ct == 0) {
@@ -507,7 +508,7 @@ static int provide(aco_stack_pool_t *pool, const char **why)
     return 1;
 }
 
-/* Where threads must be kept apart, or no warm stack is idle. */
+/* For shared pools, and when no warm stack is idle. */
 static __attribute__((noinline)) aco_share_stack_t *take_slowly(aco_stack_pool_t *pool,
                                                                 const char *call)
 {
@@ -522,7 +523,7 @@ static __attribute__((noinline)) aco_share_stack_t *take_slowly(aco_stack_pool_t
     return s;
 }
 
-/* If there is no stack, fails in the name of `call`, or returns NULL where that is NULL. */
+/* If there is no stack, fails in the name of `call`, or returns NULL if that is NULL. */
 static inline aco_share_stack_t *take(aco_stack_pool_t *pool, const char *call)
 {
     if (aco_likely(!pool->is_shared && pool->idle_ct > pool->cold_ct)) {
@@ -531,7 +532,7 @@ static inline aco_share_stack_t *take(aco_stack_pool_t *pool, const char *call)
     return take_slowly(pool, call);
 }
 
-/* The coroutines on it are destroyed, says who calls. */
+/* Puts `s` back, after checking that it may be. */
 static inline void push(aco_stack_pool_t *pool, aco_share_stack_t *s, const char *call)
 {
     demand(find_slab(pool, s) != NULL && head_of(s)->out == s, call, NULL,

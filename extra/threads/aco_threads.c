@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Implements aco_threads.h. A coroutine that is alone on its share stack knows its thread by its
- * parent only, and by the list of coroutines that there may be: so these change.
+ * Implements aco_threads.h. A coroutine that is alone on its share stack is bound to its thread
+ * only by its parent and, with ACO_CONFIG_LIST, by the list of coroutines: so these change.
  */
 #include "aco_threads.h"
 
-/* The parent of those that are detached. No thread made it, so none may resume them. */
+/* The parent of detached coroutines. It belongs to no thread, so no thread may resume them. */
 static aco_t nobody;
 
 static void check(int holds, const char *call, const aco_t *co, const char *rule_and_remedy)
@@ -15,7 +15,7 @@ static void check(int holds, const char *call, const aco_t *co, const char *rule
     }
 }
 
-/* The save_stack.ptr of a main coroutine tells on which thread it was made. */
+/* The save_stack.ptr of a main coroutine is an address of the thread that made it. */
 static int is_of_this_thread(const aco_t *co)
 {
     while (co->main_co != NULL) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Values: resume and yield pass a pointer each way, as generators need it. Optional; nothing of aco
- * depends on it. Relies on aco.h.
+ * Values: resume and yield pass a pointer each way, as generators need it. Optional: the rest of
+ * aco does not depend on it. Relies on aco.h.
  *
  *     static void count(void)                     aco_t *co = aco_create(main_co, stack, 0, count,
  *     {                                                                  NULL);
@@ -12,8 +12,8 @@
  *         aco_exit();                             }
  *     }
  *
- * (What lies on the stack of a copying coroutine, such as `i`, may be looked at until the next
- * resume of any coroutine.)
+ * (Variables on the stack of a copying coroutine, such as `i`, may be read until the next resume of
+ * any coroutine.)
  */
 #ifndef ACO_VALUE_H
 #define ACO_VALUE_H
@@ -29,32 +29,32 @@ extern "C" {
 #endif
 
 /*
- * aco_resume(co), giving it `value`: where it is continued in aco_yield_value(), that returns it,
- * and where it starts, aco_first_value(). Elsewhere the value is lost. Returns what the coroutine
- * that continues the caller passes to aco_yield_value(); NULL if it did so by another call, as by
- * aco_exit(). Costs and aborts as aco_resume() does.
+ * aco_resume(co) that passes `value`: if `co` continues in aco_yield_value(), that returns it; if
+ * `co` starts, aco_first_value() does. Otherwise the value is lost. Returns the value that the
+ * coroutine which continues the caller passes to aco_yield_value(); NULL if it uses another call,
+ * such as aco_exit(). Costs and aborts as aco_resume() does.
  */
 void *aco_resume_value(aco_t *co, void *value);
 
 /*
- * aco_yield(), giving `value` to the caller's parent: aco_resume_value() returns it there.
- * Elsewhere it is lost. Returns what the parent passes to aco_resume_value(), and NULL if the
- * caller is continued by another call. Costs and aborts as aco_yield() does.
+ * aco_yield() that passes `value` to the caller's parent: aco_resume_value() returns it there.
+ * Otherwise the value is lost. Returns what the parent passes to aco_resume_value(), and NULL if
+ * another call continues the caller. Costs and aborts as aco_yield() does.
  */
 void *aco_yield_value(void *value);
 
 /*
- * What the parent passed to aco_resume_value() when it started the calling coroutine; NULL if
- * it started it by another call. To be called once, before any other of these calls and any switch.
- * (Not seen: the caller was given a value by aco_resume_value(), left it, and before that returned
- * another one has reset it and started it by aco_yield_to(). It gets that value then.) Aborts if no
+ * What the parent passed to aco_resume_value() when it started the calling coroutine; NULL if it
+ * used another call. Call it once, before any other of these calls and any switch. (Not checked: if
+ * a coroutine that was given a value without taking it is reset and started by aco_yield_to(),
+ * before its parent's aco_resume_value() has returned, it gets the old value.) Aborts if no
  * coroutine is running.
  */
 void *aco_first_value(void);
 
 /* ==== Inline ================================================================================= */
 
-/* A value under way in this thread, who sent it, and the only one to get it; NULL for nobody. */
+/* A value in transit on this thread, its sender and its receiver; `to` is NULL if there is none. */
 typedef struct {
     const aco_t *from, *to;
     void *value;
@@ -71,7 +71,7 @@ ACO_VALUE_INLINE void aco_i_send(const aco_t *from, const aco_t *to, void *value
     aco_i_gtls_letter.value = value;
 }
 
-/* What was sent to `co`; then nothing is under way. */
+/* The value sent to `co`, if any; then none is in transit. */
 ACO_VALUE_INLINE void *aco_i_receive(const aco_t *co)
 {
     void *value = aco_i_gtls_letter.to == co ? aco_i_gtls_letter.value : ACO_NULL;
@@ -106,7 +106,7 @@ ACO_VALUE_INLINE void *aco_first_value(void)
     if (aco_unlikely(co == ACO_NULL || co->main_co == ACO_NULL)) {
         aco_i_misuse("aco_first_value", co);
     }
-    /* One of another sender was meant for a former coroutine at the address of `co`. */
+    /* A value from another sender was for a former coroutine at the address of `co`. */
     const aco_t *from = aco_i_gtls_letter.from;
     void *value = aco_i_receive(co);
     return from == co->main_co ? value : ACO_NULL;
