@@ -50,6 +50,8 @@ extern "C" {
  *   Tools      AddressSanitizer and valgrind are told of a stack when it is first given out, and
  *              again after its memory was given back; not by each get and put.
  */
+
+/* A pool of stacks. */
 typedef struct aco_stack_pool_s aco_stack_pool_t;
 
 /* Flags of a pool. */

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Writes the manual pages from the headers: `pages.py DIRECTORY MAP HEADER...` makes the directory anew,
-with man3/ and man7/ in it. The map, libaco.map, lists the functions that have pages; the first header
-is aco.h. The text of the pages stands nowhere else, so they say what the headers say. Relies on the
-shape of these:
+Writes the manual pages from the headers: `pages.py DIRECTORY MAP HEADER...` makes the directory
+anew, with man3/ and man7/ in it. The map, libaco.map, lists the functions that have pages; the
+first header is aco.h. The text of the pages stands nowhere else, so they say what the headers say.
+Relies on the shape of these:
 
 - The first comment is about the header as a whole and begins with a title, up to a colon. It makes
   a page of section 7, with all comments that belong to no function.
-- A contract is a comment in column 1 with a function or macro named aco... below it; it is about all
-  that is declared up to the next blank line. It makes a page of section 3. Its first sentence,
-  up to a colon or semicolon, is what apropos(1) shows, so it is short.
+- A contract is a comment in column 1 with a function, macro or type named aco... below it; it is
+  about all that is declared up to the next blank line. It makes a page of section 3. Its first
+  sentence, up to a colon or semicolon, is what apropos(1) shows, so it is short.
 - Comments are prose, with `code` in it, and headings: single lines without a full stop. Indented by
   two are lists: lines with a dash, or with a term, two blanks and its text. Indented by four or more
   is what is shown as it stands.
@@ -47,6 +47,7 @@ class Header(NamedTuple):
     version: str
     intro: list[str]
     notes: list[Note]
+    tags: dict[str, str]  # the typedef names of structs
 
     @property
     def file(self) -> str:
@@ -58,9 +59,15 @@ class Header(NamedTuple):
 
 
 class Contract(NamedTuple):
-    names: list[str]
+    names: list[str]  # types are last
     summary: str
     note: Note
+
+    def declares(self, name: str) -> bool:
+        return any(re.search(rf"\b{name}\b", text) for text in declarations(self.note.code))
+
+    def returns(self, name: str) -> bool:
+        return any(re.match(rf"{name}\b", text) for text in declarations(self.note.code))
 
 
 # ---- Reading -------------------------------------------------------------------------------------
@@ -97,11 +104,13 @@ def read_notes(lines: list[str]) -> Iterator[Note]:
 
 def read_header(path: str, version: str) -> Header:
     with open(path, encoding="utf-8") as file:
-        intro, *notes = read_notes(file.read().split("\n"))
+        text = file.read()
+    intro, *notes = read_notes(text.split("\n"))
+    tags = dict(re.findall(r"^typedef struct (\w+) (\w+);", text, re.M))
     changed = int(os.environ.get("SOURCE_DATE_EPOCH", os.path.getmtime(path)))
     date = datetime.datetime.fromtimestamp(changed, datetime.timezone.utc).strftime("%Y-%m-%d")
     notes = [note for note in notes if not is_internal(note)]
-    return Header(path, date, version, intro.text, notes)
+    return Header(path, date, version, intro.text, notes, tags)
 
 
 def read_version(path: str) -> str:
@@ -135,6 +144,13 @@ def names_of(code: list[str], skip: str = "typedef|struct|enum") -> list[str]:
     return [match[1] for match in found if match]
 
 
+def types_of(code: list[str], tags: dict[str, str]) -> list[str]:
+    """The types that code defines."""
+    kinds = r"struct (\w+) \{|typedef (?:struct \w+ (\w+);|.*?(?:\(\*|^\} )(\w+))"
+    found = [re.match(kinds, text, re.M | re.S) for text in declarations(code)]
+    return [tags[match[1]] if match[1] else match[2] or match[3] for match in found if match]
+
+
 def is_internal(note: Note) -> bool:
     names = re.findall(r"\baco\w*(?=\()", " ".join(note.code))
     return note.section in INTERNAL or (bool(names) and all(map(INTERNAL_NAME.match, names)))
@@ -160,7 +176,8 @@ def first_sentence(text: str) -> str:
 
 def find_contracts(header: Header) -> Iterator[Contract]:
     for note in header.notes:
-        names, summary = names_of(note.code), first_sentence(" ".join(note.text))
+        names = names_of(note.code) + types_of(note.code, header.tags)
+        summary = first_sentence(" ".join(note.text))
         if not names:
             continue
         if len(summary) > LONGEST_SUMMARY:
@@ -258,17 +275,35 @@ def see_also(names: set[str], number: int, overviews: set[str]) -> str:
     return section("See also", " ,\n".join(entries).replace(" ,", ","))
 
 
-def function_page(header: Header, contract: Contract, known: set[str]) -> str:
+def is_type(name: str) -> bool:
+    return name.endswith("_t")
+
+
+def relatives(contract: Contract, own: list[Contract], types: set[str]) -> set[str]:
+    """What SEE ALSO names of a header whose contracts are `own`: for a type, the functions that
+    return it, or else those that use it; for functions, those of the same section. And types."""
+    name = contract.names[0]
+    if is_type(name):
+        family = [other for other in own if other.returns(name) and not is_type(other.names[0])]
+        family = family or [other for other in own if other.declares(name)]
+    else:
+        family = [other for other in own if other.note.section == contract.note.section]
+    names = {each for other in family for each in other.names}
+    return names | set(filter(contract.declares, types))
+
+
+def contract_page(header: Header, contract: Contract, own: list[Contract], known: set[str]) -> str:
     text = contract.note.text
+    found = set(re.findall(r"\b(aco\w*)\(", "\n".join(text))) & known
+    found |= relatives(contract, own, set(filter(is_type, known)))
     code = [f"#include <{header.file}>", ""]
     for declaration in declarations(contract.note.code):
         code += declaration.split("\n")
-    mentioned = set(re.findall(r"\b(aco\w*)\(", "\n".join(text))) & known - set(contract.names)
     return "\n".join([
         head(header, contract.names[0], 3, contract.summary, contract.names[1:]),
         section("Synopsis", as_it_stands(code)),
         section("Description", *blocks(text)),
-        see_also(mentioned, 3, {"aco", header.name}),
+        see_also(found - set(contract.names), 3, {"aco", header.name}),
     ])
 
 
@@ -327,7 +362,7 @@ def main(directory: str, symbol_map: str, *paths: str) -> None:
         write(header.name, 7, overview_page(header, headers, contracts[header.name]))
         for contract in contracts[header.name]:
             first, *others = contract.names
-            write(first, 3, function_page(header, contract, known))
+            write(first, 3, contract_page(header, contract, contracts[header.name], known))
             for name in others:
                 os.symlink(f"{first}.3", f"{directory}/man3/{name}.3")
 

@@ -63,15 +63,35 @@ done
 {
     for page in "$PAGES"/man3/*.3; do
         plain "$page" | sed -n '/^SYNOPSIS/,/^DESCRIPTION/{ /^[A-Z]/d; s/^ *//; p; }' |
-            sed -E '/^typedef .*\{$/,/^\}/d; s/^#define (\w+).*/#ifndef \1\n#error "no macro \1"\n#endif/'
+            sed -E '/^(typedef|struct) .*\{$/,/^\}/d; s/^#define (\w+).*/#ifndef \1\n#error "no macro \1"\n#endif/'
         name=$(basename "$page" .3)
-        printf '#ifndef %s\nvoid (*pointer_to_%s)(void) = (void (*)(void))%s;\n#endif\n' \
-            "$name" "$name" "$name"
+        case $name in
+        *_t) printf 'typedef %s type_%s;\n' "$name" "$name" ;;
+        *) printf '#ifndef %s\nvoid (*pointer_to_%s)(void) = (void (*)(void))%s;\n#endif\n' \
+            "$name" "$name" "$name" ;;
+        esac
     done
 } >"$TMP/synopses.c"
 must "the pages declare something else than the headers" "${CC:-gcc}" "${include[@]}" \
     -std=gnu99 -Wall -Werror -c "$TMP/synopses.c" -o "$TMP/synopses.o"
 echo "what the pages declare, the headers declare"
+
+# see_also PAGE: what its last section names, as NAME.NUMBER.
+see_also() {
+    sed -n '/^\.SH SEE ALSO/,$ s/^\.BR \\%\(.*\) (\(.\)).*/\1.\2/p' "$1"
+}
+
+for page in "${pages[@]}"; do
+    while read -r name; do
+        [[ -e $PAGES/man${name##*.}/$name ]] || fail "$page: SEE ALSO names $name, which is no page"
+    done < <(see_also "$page")
+done
+for name in aco_yield.3 aco_create.3 aco_t.3 aco.7; do
+    see_also "$PAGES/man3/aco_resume.3" | grep -qx "$name" || fail "aco_resume.3 lacks $name"
+    [[ $name == aco.7 ]] || see_also "$PAGES/man3/$name" | grep -qE '^aco_(create|resume)\.3' ||
+        fail "SEE ALSO of $name lacks its family"
+done
+echo "SEE ALSO names the family of a page, and pages that are there"
 
 # Letters and digits alone, so that neither line breaks nor marks matter.
 letters() {
