@@ -3,7 +3,7 @@
 //
 // Cancellation of a coroutine that is not needed any more, by aco_cancel() in the destructor of a
 // C++ class that owns it.
-// build: extra/cancel/aco_cancel.c
+// build: -Iextra/cancel extra/cancel/aco_cancel.c
 /*
  * A reader holds a connection, and for each page a buffer. It is left after two of many pages. It
  * prints:
@@ -15,7 +15,7 @@
  *     buffer of page 2 released
  *     connection closed
  */
-#include "extra/cancel/aco_cancel.h"
+#include "aco_cancel.h"
 
 #include <string>
 

@@ -9,7 +9,7 @@
  * sends a message in every round, and checks every byte that comes back. Some break off early, in
  * the middle of an answer. Tells at the end what it did and what it took.
  */
-#include "examples/net/net.h"
+#include "net/net.h"
 
 #include <errno.h>
 #include <sys/socket.h>

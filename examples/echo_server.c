@@ -4,7 +4,7 @@
 // An echo server, in which the body of a connection reads as if its calls blocked: with the choice
 // between standalone, pool and share stack, aco_cancel() with cleanups in C, an instance of aco per
 // thread, and aco_on_own_stack() against a pitfall.
-// build: -fexceptions examples/net/net.c
+// build: -fexceptions -Iextra/cancel -Iextra/stack_pool examples/net/net.c
 // build: extra/cancel/aco_cancel.c extra/stack_pool/aco_stack_pool.c
 /*
  * Ends after so many connections, or when interrupted, and tells what it did and what it took. Each
@@ -13,9 +13,9 @@
  *
  *   ./echo_server -s share -p 7777 -n 10000 & ./echo_client -c 10000 7777
  */
-#include "examples/net/net.h"
-#include "extra/cancel/aco_cancel.h"
-#include "extra/stack_pool/aco_stack_pool.h"
+#include "net/net.h"
+#include "aco_cancel.h"
+#include "aco_stack_pool.h"
 
 #include <errno.h>
 #include <pthread.h>

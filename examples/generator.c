@@ -3,7 +3,7 @@
 //
 // A generator: a recursive walk through a tree, of which a plain loop takes one value at a time, by
 // aco_resume_value(), aco_yield_value() and an entry function that returns.
-// build: extra/value/aco_value.c extra/returning/aco_returning.c
+// build: -Iextra/value -Iextra/returning extra/value/aco_value.c extra/returning/aco_returning.c
 /*
  * The walk gives the words of the tree in their order, and gets after each whether to go on below.
  * It prints:
@@ -12,8 +12,8 @@
  *     without what follows cow:
  *     ant bee cat cow
  */
-#include "extra/returning/aco_returning.h"
-#include "extra/value/aco_value.h"
+#include "aco_returning.h"
+#include "aco_value.h"
 
 typedef struct node {
     const char *word;

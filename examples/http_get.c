@@ -4,7 +4,7 @@
 // HTTP fetches, by coroutines each of which asks for one page after the other: work that is shared
 // out among coroutines on stacks of a pool, a buffer that all of them use in turn, and a line of
 // progress that the loop keeps up.
-// build: examples/net/net.c extra/stack_pool/aco_stack_pool.c
+// build: -Iextra/stack_pool examples/net/net.c extra/stack_pool/aco_stack_pool.c
 /*
  * Fetches a page from a server of this machine. Without a port it serves the pages itself, by
  * coroutines in the same loop, and then knows what is in them and checks every byte.
@@ -15,8 +15,8 @@
 #define _GNU_SOURCE
 #endif
 
-#include "examples/net/net.h"
-#include "extra/stack_pool/aco_stack_pool.h"
+#include "net/net.h"
+#include "aco_stack_pool.h"
 
 #include <errno.h>
 

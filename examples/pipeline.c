@@ -3,7 +3,7 @@
 //
 // A pipeline, each part of which is a loop of its own over a stream. The filter is the parent of
 // the producer, the consumer that of the filter, and values come up from one to the next.
-// build: extra/value/aco_value.c extra/returning/aco_returning.c
+// build: -Iextra/value -Iextra/returning extra/value/aco_value.c extra/returning/aco_returning.c
 /*
  * The job for which coroutines were invented (M. E. Conway, Design of a Separable
  * Transition-Diagram Compiler, 1963): the producer reads cards, the filter makes one ^ of every two
@@ -14,8 +14,8 @@
  *     d the surface 6a^2; a*b^*c i
  *     s a number, as is a^^b.
  */
-#include "extra/returning/aco_returning.h"
-#include "extra/value/aco_value.h"
+#include "aco_returning.h"
+#include "aco_value.h"
 
 #define LINE_SZ 28 /* characters */
 

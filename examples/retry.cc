@@ -3,7 +3,7 @@
 //
 // Exceptions across yields: several coroutines that wait in a catch block at a time, by
 // aco_exceptions_yield().
-// build: extra/exceptions/aco_exceptions.c
+// build: -Iextra/exceptions extra/exceptions/aco_exceptions.c
 /*
  * Two senders meet a fault in turn. Each waits a while in its catch block, in which the other one
  * meets a fault too, and then looks at its own again. It prints:
@@ -13,7 +13,7 @@
  *     first sender tries again after: line is busy
  *     second sender tries again after: no carrier
  */
-#include "extra/exceptions/aco_exceptions.h"
+#include "aco_exceptions.h"
 
 #include <exception>
 #include <stdexcept>

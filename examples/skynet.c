@@ -3,12 +3,12 @@
 //
 // Skynet: a coroutine makes ten others, each of them ten more, up to a million leaves. A parent
 // resumes its children and reads what they found.
-// build: extra/stack_pool/aco_stack_pool.c
+// build: -Iextra/stack_pool extra/stack_pool/aco_stack_pool.c
 /*
  * Every leaf has a number, every other one adds up what its children found. 1,111,111 coroutines
  * come and go on the stacks of one pool, of which 61 are in use at most.
  */
-#include "extra/stack_pool/aco_stack_pool.h"
+#include "aco_stack_pool.h"
 
 #include <sys/resource.h>
 

@@ -3,7 +3,7 @@
 //
 // Two threads hand a coroutine to each other, and it goes on where it was: by aco_detach() and
 // aco_attach(), with a mutex and a condition variable in between.
-// build: extra/threads/aco_threads.c
+// build: -Iextra/threads extra/threads/aco_threads.c
 /*
  * The coroutine counts; each thread lets it make one step and passes it on. It prints:
  *
@@ -13,7 +13,7 @@
  *     4 in the second thread
  *     5 in the first thread
  */
-#include "extra/threads/aco_threads.h"
+#include "aco_threads.h"
 
 #include <pthread.h>
 

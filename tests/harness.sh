@@ -209,7 +209,7 @@ build_example() {
     done
     for word in aco.c acosw.S "${more[@]}"; do
         [[ $word != -* ]] || continue
-        object=$TMP/${word##*/}${CC##*/}$width${options[*]}.o
+        object=$TMP/${word##*/}${CC##*/}$width${options[*]//\//.}.o
         sources+=("$object")
         [ -e "$object" ] || must "$width ${options[*]}: $word does not compile" \
             "$CC" "${processor[@]}" -O2 "${C_WARNINGS[@]}" "${options[@]}" -I. -c "$word" \
