@@ -92,11 +92,15 @@ remove() {
     rm -f "$DESTDIR$2"
 }
 
-# Directories that nobody else has a use for.
+# Removes the directories that are empty now, but for those that every system has.
 remove_directories() {
-    rmdir --ignore-fail-on-non-empty "$DESTDIR$CMAKEDIR" "$DESTDIR$PREFIX/share/aco"
+    local directory directories=("gdb/auto-load$LIBDIR")
+    while read -r directory _; do
+        [[ $directory != share/* ]] || directories+=("${directory#share/}")
+    done < <(grep '^[^#]' packaging/installed)
+    rmdir --ignore-fail-on-non-empty "$DESTDIR$CMAKEDIR"
     cd "$DESTDIR$PREFIX/share"
-    rmdir -p --ignore-fail-on-non-empty "gdb/auto-load$LIBDIR"
+    rmdir -p --ignore-fail-on-non-empty "${directories[@]}"
 }
 
 case $1 in

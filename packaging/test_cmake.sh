@@ -64,7 +64,8 @@ check_cmake_consumer "find_package after CMake's installation, shared" \
     fail "the program does not load the shared library that CMake has installed"
 diff <(exports "$made/lib/libaco.so") <(exports "$shared"/lib*/libaco.so) ||
     fail "the library by make.sh (left) and by CMake (right) export different names"
-diff <(cd "$made" && ls include share/aco) <(cd "$shared" && ls include share/aco) ||
+diff <(cd "$made" && ls -R include share/aco share/doc) \
+    <(cd "$shared" && ls -R include share/aco share/doc) ||
     fail "make.sh (left) and CMake (right) install different files"
 if have pkg-config; then
     read -ra flags < <(PKG_CONFIG_LIBDIR=$(echo "$shared"/lib*/pkgconfig) pkg-config --cflags --libs aco)

@@ -54,9 +54,12 @@ in_copy() {
 
 # What a compiler and a loader can do with the packages' files, wherever these are.
 check_unpacked() {
-    local root=$TMP/unpacked package libraries
+    local root=$TMP/unpacked package file libraries
     for package in "$PACKAGES"/libaco{2,-dev}_*.deb; do
         dpkg-deb -x "$package" "$root"
+    done
+    for file in README.md docs/howto.md examples/generator.c; do
+        [[ -s $root/usr/share/doc/aco/$file ]] || fail "the packages have no $file"
     done
     libraries=$(dirname "$root"/usr/lib/*/libaco.so)
     read -ra flags < <(PKG_CONFIG_LIBDIR=$libraries/pkgconfig PKG_CONFIG_SYSROOT_DIR=$root \

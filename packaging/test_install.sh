@@ -22,9 +22,9 @@ pkg() {
     PKG_CONFIG_LIBDIR=$directory/pkgconfig pkg-config "$@" aco
 }
 
-# All that was installed below a directory, but for the manual pages of functions.
+# All that was installed below a directory, but for documents and the manual pages of functions.
 list_files() {
-    (cd "$1" && find . ! -type d ! -path '*/man3/*' | LC_ALL=C sort)
+    (cd "$1" && find . ! -type d ! -path '*/man3/*' ! -path '*/share/doc/*' | LC_ALL=C sort)
 }
 
 # ---- In its place --------------------------------------------------------------------------------
@@ -41,6 +41,23 @@ read -ra static < <(pkg "$prefix/lib" --static --cflags --libs)
 if can_run "${CXX_COMPILER[@]}" -static; then
     check_consumer "pkg-config --static" -static "${static[@]}"
 fi
+
+# Documents are there, with the pictures that they show, and examples build where they are.
+documents=$prefix/share/doc/aco
+for file in README.md docs/howto.md examples/README.md; do
+    [[ -s $documents/$file ]] || fail "$file is not installed"
+done
+while IFS= read -r picture; do
+    [[ -s $documents/$picture ]] || fail "README.md shows $picture, which is not installed"
+done < <(grep -oE 'img/[a-z0-9_/]+\.svg' README.md)
+check_example() {
+    must "$1 does not build where it is installed" env -C "$documents/examples" "${C_COMPILER[@]}" \
+        "$@" "${shared[@]}" -Wl,-rpath,"$prefix/lib" -o "$TMP/example"
+}
+check_example echo_server.c net/net.c -fexceptions
+check_example generator.c
+[[ $("$TMP/example") == "ant bee cat"* ]] || fail "the installed example does not work"
+echo "documents and examples are there"
 
 # Asked where they are, since man itself may be another user, who must not look into this directory.
 for page in "3 aco_resume" "3 aco_yield1" "7 aco"; do

@@ -112,8 +112,8 @@ struct aco_stack_pool_s {
     size_t page_sz;  /* bytes */
     char has_mprotect;
     char is_shared;
-    /* Taken by all calls of a shared pool, and elsewhere by the slow ones. No spin lock: who holds
-     * it may be in a system call of some microseconds. */
+    /* Taken by all calls of a shared pool, and by the slow calls of others. Not a spin lock: its
+     * holder may be in a system call of some microseconds. */
     pthread_mutex_t lock;
 };
 
