@@ -92,8 +92,6 @@ size_t aco_share_stack_high_water(const aco_share_stack_t *share_stack)
     int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
     const char *mark = find_mark(pagemap, (const char *)share_stack->ptr, end,
                                  (size_t)sysconf(_SC_PAGESIZE));
-    if (pagemap >= 0) {
-        close(pagemap);
-    }
+    close(pagemap); /* or nothing, if it is -1 */
     return (size_t)(end - mark);
 }

@@ -249,6 +249,8 @@ static void asking_touches_no_page(void **state)
     aco_share_stack_destroy(s);
 }
 
+static int flags_of_last; /* of the descriptor that pread() got last */
+
 static int lowest_free_descriptor(void)
 {
     int fd = open("/dev/null", O_RDONLY);
@@ -256,12 +258,14 @@ static int lowest_free_descriptor(void)
     return fd;
 }
 
+/* Nor is one handed down to a program that another thread executes meanwhile. */
 static void asking_leaves_no_descriptor_open(void **state)
 {
     const instance_t *in = (const instance_t *)*state;
     int before = lowest_free_descriptor();
     aco_share_stack_high_water(in->stack);
     assert_int_equal(lowest_free_descriptor(), before);
+    assert_int_equal(flags_of_last & FD_CLOEXEC, FD_CLOEXEC);
 }
 
 static void ask_without_descriptors(void *stack)
@@ -321,6 +325,7 @@ ssize_t __wrap_pread(int fd, void *buffer, size_t sz, off_t offset)
     ssize_t got = __real_pread(fd, buffer, sz, offset);
     uint64_t *entries = (uint64_t *)buffer, first = (uint64_t)offset / sizeof(*entries);
     uint64_t index = (uintptr_t)swapped_out / page_size() - first;
+    flags_of_last = fcntl(fd, F_GETFD);
     if (swapped_out != NULL && got == (ssize_t)sz && index < sz / sizeof(*entries)) {
         entries[index] = UINT64_C(1) << 62;
     }
