@@ -508,7 +508,9 @@ static void a_rare_deep_one_is_forgotten(void **state)
     size_t large = need(in, stack, 100);
     assert_true(large > 64 && large > small);
     assert_int_equal(usual(in, stack), large);
-    for (unsigned i = 0; i < 60; i++) {
+    need(in, stack, 8);
+    assert_in_range(usual(in, stack), (large + 64) / 2, large - 1);
+    for (unsigned i = 1; i < 60; i++) {
         need(in, stack, 8);
     }
     assert_in_range(usual(in, stack), 64, (small < 64 ? 64 : small) + 8);
