@@ -31,7 +31,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 TOOL = "universalmutator==1.14.1"
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -192,7 +191,8 @@ class Invalid(Exception):
 
 
 class Build:
-    """The object files of the original, in one variant, and how long each test takes with them."""
+    """The object files of the original, in one variant, and how much of a processor's time each test
+    takes with them."""
 
     def __init__(self, variant):
         self.variant = variant
@@ -219,10 +219,11 @@ class Build:
     def measure(self, test):
         program = WORK / "original" / self.variant / test.source.replace("/", ".")
         link(ROOT, test, [self.objects[unit] for unit in self.units(test)], program)
-        start = time.monotonic()
-        if not passes(ROOT, program, 600):
+        process = start(ROOT, program)
+        _, process.returncode, usage = os.wait4(process.pid, 0)
+        if process.returncode != 0:
             raise SystemExit(f"{test.source} fails with the original")
-        self.seconds[test.source] = time.monotonic() - start
+        self.seconds[test.source] = usage.ru_utime + usage.ru_stime
 
 
 def link(tree, test, objects, program):
@@ -231,15 +232,19 @@ def link(tree, test, objects, program):
         raise Invalid()
 
 
+def start(tree, program):
+    return subprocess.Popen([program], cwd=tree, stdin=subprocess.DEVNULL,
+                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                            start_new_session=True)
+
+
 def passes(tree, program, seconds):
-    """Whether the program succeeds in that time. One that spins has less of the processor's."""
-    process = subprocess.Popen([program], cwd=tree, stdin=subprocess.DEVNULL,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                               start_new_session=True)
-    cpu_limit = int(2 + seconds / 4)
+    """Whether the program succeeds. With the original it takes that much of a processor's time."""
+    process = start(tree, program)
+    cpu_limit = int(2 + 10 * seconds)
     resource.prlimit(process.pid, resource.RLIMIT_CPU, (cpu_limit, cpu_limit))
     try:
-        return process.wait(seconds) == 0
+        return process.wait(20 + 40 * seconds) == 0
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -271,7 +276,7 @@ class Trial:
         objects = [self.object_of(unit) for unit in self.build.units(test)]
         if all(self.build.objects[unit] == o for unit, o in zip(self.build.units(test), objects)):
             return None
-        program, seconds = self.tree / "program", 10 + 10 * self.build.seconds[test.source]
+        program, seconds = self.tree / "program", self.build.seconds[test.source]
         link(self.tree, test, objects, program)
         return passes(self.tree, program, seconds) or passes(self.tree, program, seconds)
 
