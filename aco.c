@@ -1059,9 +1059,6 @@ void aco_i_take_from_list(aco_t *co)
         }
     }
 }
-#else
-#define aco_i_enter_in_list(co) ((void)0)
-#define aco_i_take_from_list(co) ((void)0)
 #endif
 
 /* Prepares the thread if needed, and checks the arguments of aco_create() and similar calls. */

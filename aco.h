@@ -982,6 +982,9 @@ extern __thread aco_t *aco_i_gtls_list; /* the newest coroutine of this thread *
 /* Add `co` to the list, as the newest coroutine of this thread, or remove it. */
 void aco_i_enter_in_list(aco_t *co);
 void aco_i_take_from_list(aco_t *co);
+#else
+#define aco_i_enter_in_list(co) ((void)0)
+#define aco_i_take_from_list(co) ((void)0)
 #endif
 
 /* By the allocator of aco_set_allocator(): `sz` bytes, or NULL with errno. NULL may be released. */

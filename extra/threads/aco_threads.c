@@ -24,11 +24,6 @@ static int is_of_this_thread(const aco_t *co)
     return co->save_stack.ptr == &aco_gtls_co;
 }
 
-#ifndef ACO_CONFIG_LIST
-#define aco_i_take_from_list(co) ((void)0)
-#define aco_i_enter_in_list(co) ((void)0)
-#endif
-
 void aco_detach(aco_t *co)
 {
     const char *call = "aco_detach";
