@@ -14,7 +14,7 @@ Relies on the shape of these:
   two are lists: lines with a dash, or with a term, two blanks and its text. Indented by four or more
   is what is shown as it stands.
 - Sections are opened by a bar. Those of INTERNAL are not for users, nor is anything below the bar
-  that begins with "Internals", nor are functions aco_i_...
+  that begins with "Internals".
 """
 
 import datetime
@@ -26,7 +26,6 @@ import textwrap
 from typing import Iterator, NamedTuple
 
 INTERNAL = {"System headers", "Inline"}
-INTERNAL_NAME = re.compile("aco_i_")
 LONGEST_SUMMARY = 110  # characters
 EXAMPLE = "test_aco_synopsis.c"
 BUILD = "cc ... $(pkg-config --cflags --libs aco)"
@@ -109,7 +108,7 @@ def read_header(path: str, version: str) -> Header:
     tags = dict(re.findall(r"^typedef struct (\w+) (\w+);", text, re.M))
     changed = int(os.environ.get("SOURCE_DATE_EPOCH", os.path.getmtime(path)))
     date = datetime.datetime.fromtimestamp(changed, datetime.timezone.utc).strftime("%Y-%m-%d")
-    notes = [note for note in notes if not is_internal(note)]
+    notes = [note for note in notes if note.section not in INTERNAL]
     return Header(path, date, version, intro.text, notes, tags)
 
 
@@ -149,11 +148,6 @@ def types_of(code: list[str], tags: dict[str, str]) -> list[str]:
     kinds = r"struct (\w+) \{|typedef (?:struct \w+ (\w+);|.*?(?:\(\*|^\} )(\w+))"
     found = [re.match(kinds, text, re.M | re.S) for text in declarations(code)]
     return [tags[match[1]] if match[1] else match[2] or match[3] for match in found if match]
-
-
-def is_internal(note: Note) -> bool:
-    names = re.findall(r"\baco\w*(?=\()", " ".join(note.code))
-    return note.section in INTERNAL or (bool(names) and all(map(INTERNAL_NAME.match, names)))
 
 
 def check_list(path: str, notes: list[Note]) -> None:

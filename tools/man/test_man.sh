@@ -104,15 +104,13 @@ for page in "${pages[@]}"; do
 done >"$TMP/pages"
 comments=0
 for header in "${HEADERS[@]}"; do
-    # The comments in column 1 of the sections that are for users, each in a line, but not those
-    # about internals.
+    # The comments in column 1 of the sections that are for users, each in a line.
     awk '/^\/\* ==== Internals/ { exit }
          /^\/\* ==== / { internal = /==== (System headers|Inline) / }
          /^\/\* ==== / || internal { next }
-         comment && !inside { if (!/aco_i_[a-z_]*\(/) print comment; comment = "" }
          /^\/\*/ { inside = 1 }
-         inside { comment = comment $0 " " }
-         inside && /\*\// { inside = 0 }' "$header" >"$TMP/comments"
+         inside { printf "%s ", $0 }
+         inside && /\*\// { inside = 0; print "" }' "$header" >"$TMP/comments"
     while read -r comment; do
         comments=$((comments + 1))
         grep -qF -- "$(letters <<<"$comment")" "$TMP/pages" ||
