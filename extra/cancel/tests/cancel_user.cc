@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A C++ program that cancels coroutines: destructors run, handlers that rethrow let it pass, and
- * the exceptions of the caller are what they were, however one that yields meanwhile goes on. Exits
- * with 0 if all is well, otherwise says what is not. With an argument, breaks one of the rules, which
- * must end the process.
+ * A C++ program that cancels coroutines: destructors run, handlers that rethrow let the
+ * cancellation pass, and the caller's exceptions are unchanged, however a coroutine that yields
+ * meanwhile is continued. Exits with 0 on success, otherwise names the failure. With an argument,
+ * it breaks one of the rules, which must end the process.
  */
 #include "extra/cancel/aco_cancel.h"
 
@@ -86,7 +86,7 @@ std::string &the_log()
     return *static_cast<std::string *>(aco_get_arg());
 }
 
-/* The number as text, by functions of libraries that use the stack. */
+/* The number as text, made by library functions that use the stack. */
 std::string formatted(double number)
 {
     std::ostringstream stream;
@@ -117,7 +117,7 @@ private:
 
 /* ==== What is unwound ======================================================================== */
 
-/* A frame that has nothing to clean up, but red zones under AddressSanitizer. */
+/* A frame without cleanups, but with red zones under AddressSanitizer. */
 void yield_below_arrays()
 {
     char arrays[9][100];
@@ -211,7 +211,7 @@ const struct {
 } cases[] = {{has_objects, "dcba"}, {has_handlers, "dc12a"}, {has_handler_outside, "dcb1a"},
              {has_thrower, "dcta"}};
 
-/* One that is cancelled half unwound by two turns of another, on the same stack. */
+/* Each object cancels its coroutine, which yields in cleanups. */
 void cancel_plainly(const Instance &instance)
 {
     for (const auto &each : cases) {
@@ -226,7 +226,7 @@ void cancel_plainly(const Instance &instance)
     }
 }
 
-/* Two that are half unwound at a time. */
+/* Two coroutines are half unwound at the same time. */
 void cancel_by_turns(const Instance &instance)
 {
     for (const auto &each : cases) {
@@ -251,8 +251,8 @@ void yields_to_unwinding()
     aco_exit();
 }
 
-/* One that has yielded while it was cancelled goes on as any other does; then exceptions of the
- * thread are what they were. */
+/* A coroutine that yielded during its cancellation is continued by every call; afterwards the
+ * exceptions of the thread are unchanged. */
 void go_on_plainly(const Instance &instance)
 {
     for (int by_sibling = 0; by_sibling <= 1; by_sibling++) {

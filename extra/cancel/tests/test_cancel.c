@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Cancellation in C: whatever way a coroutine was suspended and wherever its frames lie, its
- * cleanups run once each, innermost first, with its own locals and control words; then it has ended
- * like any other. Those that yield meanwhile go on when resumed.
+ * Cancellation in C: however a coroutine was suspended and wherever its frames lie, its cleanups
+ * run once each, innermost first, with its own locals and control words; then it has ended like any
+ * other. A cleanup that yields continues when the coroutine is resumed.
  */
 // build: -fexceptions tests/no_inline.c
 #include "extra/cancel/aco_cancel.h"
@@ -17,10 +17,10 @@
 
 /* ==== A coroutine with cleanups =============================================================== */
 
-/* What a coroutine is to do, and what its cleanups have seen. */
+/* Orders for a coroutine, and what its cleanups saw. */
 typedef struct {
     void (*suspend)(void);
-    aco_t *partner;      /* for those that switch to another one */
+    aco_t *partner;      /* for coroutines that switch to another one */
     int ct_yields;       /* in each cleanup */
     unsigned ct_cleaned; /* frames, of which the innermost has number DEPTH - 1 */
     unsigned ct_returns; /* of `suspend`, or from it */
@@ -227,7 +227,7 @@ static void destroying_one_runs_no_cleanup(void **state)
     assert_int_equal(order.ct_cleaned, 0);
 }
 
-/* Resets one in every state, and lets it run or be cancelled as if nothing had been. */
+/* Resets a coroutine in every state; then it runs, or is cancelled, like a new one. */
 static void it_can_be_reset_and_cancelled_again(void **state)
 {
     const instance_t *in = (const instance_t *)*state;
@@ -382,7 +382,7 @@ static void *allocate(size_t sz)
     return ptr;
 }
 
-/* Whatever this thread was about to do, another one has cancelled a coroutine meanwhile. */
+/* Cancels a coroutine of the calling thread. */
 static void *cancel_on_this_thread(void *arg)
 {
     void *state;
@@ -446,7 +446,7 @@ static void deepens(void)
     aco_exit();
 }
 
-/* The other one cancels while this one makes room for the coroutine that it cancels. */
+/* Another thread cancels while this one, in aco_cancel(), allocates to save out the owner. */
 static void threads_cancel_at_once(void **state)
 {
     const instance_t *in = (const instance_t *)*state;
@@ -456,7 +456,7 @@ static void threads_cancel_at_once(void **state)
     aco_resume(co);
     aco_resume(owner);
     memset(&allocator, 0, sizeof(allocator));
-    if (!STRESS) { /* which saves the owner at its yield */
+    if (!STRESS) { /* in which the owner is saved out at its yield */
         aco_set_allocator(allocate_late, free);
     }
     int is_end = aco_cancel(co);

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Cancellation of coroutines in C++: see cancel_user.cc. With the inline switch and acosw(), under
-# memcheck and under AddressSanitizer; and each broken rule ends the process with words.
+# Cancellation of coroutines in C++, see cancel_user.cc: with the inline switch and with acosw(),
+# under memcheck and AddressSanitizer. Each broken rule ends the process with a message.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -31,15 +31,15 @@ build() {
         "$HERE/tests/cancel_user.cc" "$TMP"/{aco,acosw,cancel,without_tables}.o -o "$TMP/program"
 }
 
-# What malloc() gives is not 0, so that nothing relies on that.
+# malloc() returns no zeros, so that nothing relies on them.
 export GLIBC_TUNABLES=glibc.malloc.perturb=165
 
-# check_end RULE WORDS: breaking the rule ends in abort(), with the words.
+# check_end RULE MESSAGE: breaking the rule ends in abort(), with the message.
 check_end() {
     run_to_death "${RUN[@]}" "$TMP/program" "$1"
     if [ "$STATUS" -ne 134 ] || ! grep -q "$2" "$TMP/said"; then
         cat "$TMP/said" >&2
-        fail "$what: $1: status $STATUS, and not the words: $2"
+        fail "$what: $1: status $STATUS, and not the message: $2"
     fi
 }
 
@@ -51,7 +51,7 @@ check() {
     check_end swallow "aco_cancel: a catch block .* has swallowed the cancellation"
     check_end noexcept "^terminate called"
     check_end tables "aco_cancel: a function .* has no unwind table"
-    echo "$what: works, and broken rules end in words"
+    echo "$what: works, and broken rules end in a message"
 }
 
 check_tools() {
@@ -60,11 +60,11 @@ check_tools() {
         build "$cxx" -O2 -DACO_USE_VALGRIND
         must "$cxx: memcheck complains" valgrind -q --error-exitcode=1 --leak-check=full \
             --show-leak-kinds=all --errors-for-leak-kinds=all "$TMP/program"
-        echo "$cxx: memcheck is content"
+        echo "$cxx: memcheck finds nothing"
     fi
     build "$cxx" -O0 -fsanitize=address
     must "$cxx: AddressSanitizer complains" "$TMP/program"
-    echo "$cxx: AddressSanitizer is content"
+    echo "$cxx: AddressSanitizer finds nothing"
 }
 
 # check_both CXX WIDTH

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A C++ program whose coroutines yield inside catch blocks and in destructors that an exception
- * runs, several at a time, while their parent handles one as well. Exits with 0 if all is well,
- * otherwise says what is not.
+ * A C++ program whose coroutines yield inside catch blocks, and in destructors that run because of
+ * an exception: several at a time, while their parent handles an exception too. Exits with 0 on
+ * success, otherwise names the failure.
  */
 #include "extra/cancel/aco_cancel.h"
 #include "extra/exceptions/aco_exceptions.h"
@@ -24,7 +24,7 @@ void check(bool is_right, const char *what)
     }
 }
 
-/* What is thrown; those that exist are counted. */
+/* The exceptions thrown; the existing ones are counted. */
 class Error {
 public:
     explicit Error(int number) : number_(number)
@@ -90,7 +90,7 @@ __attribute__((noinline)) void throw_past_a_yield(int number)
     throw Error(number);
 }
 
-/* Handles an exception, in the handler another one, in whose way a destructor yields. */
+/* Handles an exception, and in its handler another one, during which a destructor yields. */
 void handle(int number)
 {
     try {
@@ -117,7 +117,7 @@ void handles()
 
 const int ct_steps = 6; /* resumes until it ends */
 
-/* Its handler lets what cancels it pass, which handlers of libc++abi can't. */
+/* Its handler lets the cancellation pass, which is impossible with libc++abi. */
 void handles_and_rethrows()
 {
     int number = *static_cast<int *>(aco_get_arg());
@@ -185,7 +185,7 @@ void take_turns(aco_t *main_co)
     }
 }
 
-/* The parent begins to handle one at step `first`, and stops two steps later. */
+/* The parent handles an exception from step `first` on, for two steps. */
 void take_turns_with_parent(aco_t *main_co, int first)
 {
     Group group(main_co, handles);
@@ -207,7 +207,7 @@ void take_turns_with_parent(aco_t *main_co, int first)
     }
 }
 
-/* All are cancelled after some steps. */
+/* All coroutines are cancelled after some steps. */
 void cancel_after(aco_t *main_co, int ct)
 {
     Group group(main_co, handles_and_rethrows);
@@ -224,7 +224,7 @@ void cancel_after(aco_t *main_co, int ct)
     }
 }
 
-/* What may stand around another call that runs coroutines. */
+/* For use around other calls that run coroutines. */
 void leave_and_enter()
 {
     aco_exceptions_t mine;

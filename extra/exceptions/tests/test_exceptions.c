@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Exceptions of a C++ runtime which is made of one variable: who has which, after each call of
- * aco_exceptions.h, and while coroutines are cancelled. test_exceptions.sh and test_cancel.sh throw
- * real ones.
+ * Exceptions of a mock C++ runtime that is one variable: whose exceptions it holds after each call
+ * of aco_exceptions.h, and while coroutines are cancelled. test_exceptions.sh and test_cancel.sh
+ * throw real ones.
  */
 // build: -fexceptions
 #include "extra/cancel/aco_cancel.h"
 #include "extra/exceptions/aco_exceptions.h"
 #include "tests/harness.h"
 
-/* Those of the thread. Number `i` stands for `i` exceptions on their way. */
+/* The exceptions of the thread. Number `i` stands for `i` uncaught ones. */
 static aco_exceptions_t current;
 
 aco_exceptions_t *__cxa_get_globals(void);
@@ -77,7 +77,7 @@ static void each_coroutine_has_its_own(void **state)
     assert_co_checks();
 }
 
-/* One that handles none itself needs no more than aco_resume(). */
+/* A caller that handles no exception may use aco_resume(). */
 static void a_plain_resume_finds_none_afterwards(void **state)
 {
     const instance_t *in = (const instance_t *)*state;
@@ -93,9 +93,9 @@ static void a_plain_resume_finds_none_afterwards(void **state)
 
 /* ==== While coroutines are cancelled ========================================================== */
 
-/* What a coroutine with two cleanups has seen and does. */
+/* What a coroutine with two cleanups saw, and does. */
 typedef struct {
-    unsigned seen[2]; /* how many are on their way when the inner cleanup begins, and the outer */
+    unsigned seen[2]; /* uncaught ones when the inner cleanup begins, and the outer */
     aco_t *to_cancel; /* resumed and cancelled by the inner one, or NULL */
     int yields;       /* the inner one, before all else */
 } order_t;
@@ -105,7 +105,7 @@ static void clean_up_last(order_t **order)
     (*order)->seen[1] = current.ct_uncaught;
 }
 
-/* The runtime counts one more, as for a `throw;` that lets the cancellation pass. */
+/* Increments the count, as the `throw;` of a handler that lets the cancellation pass. */
 static void clean_up_first(order_t **order)
 {
     if ((*order)->yields) {
@@ -147,7 +147,7 @@ static void those_of_the_caller_are_hidden_and_come_back(void **state)
     aco_destroy(co);
 }
 
-/* Also where the coroutine is continued plainly, and has cancelled another one meanwhile. */
+/* Even if a plain call continues the coroutine, and it cancelled another one meanwhile. */
 static void a_cancellation_that_passes_is_not_counted(void **state)
 {
     const instance_t *in = (const instance_t *)*state;

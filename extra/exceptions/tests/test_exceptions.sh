@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Exceptions across yields: see exceptions_user.cc. With libstdc++, with libc++ if there, and under
-# AddressSanitizer, which also finds what leaks. C programs get no reference to a C++ runtime.
+# Exceptions across yields, see exceptions_user.cc: with libstdc++, with libc++ if it is installed,
+# and under AddressSanitizer, which also finds leaks. C programs get no reference to a C++ runtime.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
 
 HERE=extra/exceptions
 
-# check "CXX OPTION..." OPTION...: builds the program with what it needs, and runs it. The options
-# beside the compiler are for C++ alone.
+# check "CXX OPTION..." OPTION...: builds the program and runs it. The options in the first argument
+# are for C++ only.
 check() {
     local cxx cc=gcc source objects=()
     read -r -a cxx <<<"$1"
@@ -28,8 +28,7 @@ check() {
     echo "$what: works"
 }
 
-# check_c COMPILER OPTIONS: a C program that calls all of it does so without a C++ runtime, and
-# nothing goes wrong.
+# check_c COMPILER OPTIONS: a C program that makes all calls links and works without a C++ runtime.
 check_c() {
     local compile
     read -ra compile <<<"$1 $2"
@@ -51,8 +50,8 @@ int main(void)
     return !co->is_end;
 }
 END
-    must "the C program does not compile" "${compile[@]}" -O2 "${C_WARNINGS[@]}" -I. "$TMP/user.c" aco.c \
-        acosw.S "$HERE/aco_exceptions.c" -o "$TMP/program"
+    must "the C program does not compile" "${compile[@]}" -O2 "${C_WARNINGS[@]}" -I. \
+        "$TMP/user.c" aco.c acosw.S "$HERE/aco_exceptions.c" -o "$TMP/program"
     must "the C program fails" "${RUN[@]}" "$TMP/program"
     echo "${PROCESSOR:-$1}: C works without a C++ runtime"
 }

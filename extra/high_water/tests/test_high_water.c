@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * High-water marks: the lowest byte that was written to is found exactly, whatever wrote it and
- * whatever happened to its writer, and asking leaves no trace.
+ * High-water marks: the lowest byte that was written is found exactly, whatever wrote it and
+ * whatever became of the writer, and the search leaves no trace.
  */
 // build: -Wl,--wrap=pread
 #include "extra/high_water/aco_high_water.h"
@@ -35,7 +35,7 @@ static volatile char *at_depth(const aco_share_stack_t *s, size_t depth)
 
 /* ==== Bytes =================================================================================== */
 
-/* Calls `check` for stacks of all kinds, of which a byte at each end of each page is a case. */
+/* Calls `check` for stacks of all kinds, and for a byte at each end of each of their pages. */
 static void on_all_stacks(void (*check)(aco_share_stack_t *s))
 {
     static const size_t sizes[] = {0, 1, 4096, 5000, 65536, 300000, (size_t)3 << 20};
@@ -46,7 +46,7 @@ static void on_all_stacks(void (*check)(aco_share_stack_t *s))
     }
 }
 
-/* Also if the protector, which does not count, had an address that ends with zeros. */
+/* The protector does not count, even if its address ends with zeros. */
 static void check_fresh(aco_share_stack_t *s)
 {
     assert_int_equal(aco_share_stack_high_water(s), 0);
@@ -102,7 +102,7 @@ static void pages_that_were_read_or_cleared_are_unused(void **state)
     aco_share_stack_destroy(s);
 }
 
-/* Of memory of the caller that does not begin on a page, before and after it is cleared. */
+/* Memory of the caller that does not begin on a page, before and after it is cleared. */
 static void memory_of_the_caller_may_begin_anywhere(void **state)
 {
     static char memory[20 << 12] __attribute__((aligned(4096)));
@@ -114,7 +114,7 @@ static void memory_of_the_caller_may_begin_anywhere(void **state)
                                  MADV_DONTNEED), 0);
         aco_share_stack_t *s = aco_share_stack_new_in(begin, sizeof(memory) - offset);
         assert_int_equal(aco_share_stack_high_water(s), 0);
-        begin[-(offset != 0)] = 1; /* not of the stack, unless it is its first byte */
+        begin[-(offset != 0)] = 1; /* outside the stack, unless it is its first byte */
         assert_int_equal(aco_share_stack_high_water(s), offset != 0 ? 0 : s->align_limit);
         begin[-(offset != 0)] = 0;
         for (size_t depth = 1; depth <= s->align_limit; depth += page_size() / 2 - 1) {
@@ -130,7 +130,7 @@ static void memory_of_the_caller_may_begin_anywhere(void **state)
 typedef struct {
     size_t data_sz;
     size_t depth;       /* from the protector to the end of the data */
-    size_t mark_inside; /* as asked for by the coroutine itself */
+    size_t mark_inside; /* the mark that the coroutine itself gets */
 } use_t;
 
 static NOINLINE void use_stack(use_t *use)
@@ -161,7 +161,7 @@ static use_t use_and_destroy(const instance_t *in, size_t data_sz)
     return use;
 }
 
-/* `depth` and what frames may lie below it, or what the core fills. */
+/* `depth`, plus frames below it, or what the core fills. */
 static void assert_mark(const aco_share_stack_t *s, size_t depth)
 {
     size_t at_least = depth > FILL_SZ ? depth : FILL_SZ;
@@ -285,7 +285,7 @@ static void without_pagemap_it_is_the_same(void **state)
     expect_exit(ask_without_descriptors, in->stack, 0);
 }
 
-/* As in a sandbox that has no mincore() either. */
+/* As in a sandbox without mincore(). */
 static void ask_without_system_calls(void *stack)
 {
     struct sock_filter refuse_mincore[] = {
@@ -315,7 +315,7 @@ static void without_pagemap_and_mincore_it_is_the_same(void **state)
     expect_exit(ask_without_system_calls, in->stack, 0);
 }
 
-/* A page of which pagemap says that it is swapped out; NULL for none. */
+/* A page that is swapped out according to pagemap, or NULL. */
 static const volatile char *swapped_out;
 ssize_t __real_pread(int fd, void *buffer, size_t sz, off_t offset);
 ssize_t __wrap_pread(int fd, void *buffer, size_t sz, off_t offset);
@@ -372,8 +372,8 @@ static void null_is_misuse(void **state)
     expect_abort(ask_for_that_of_null, NULL, "aco_share_stack_high_water", "stack is NULL");
 }
 
-/* What pagemap says is of the emulator's addresses, which differ from the program's where these have
- * 32 bits. There nothing is opened, so that mincore() is asked. */
+/* pagemap has the emulator's addresses, which differ from the program's if these have 32 bits.
+ * There nothing is opened, so mincore() is used. */
 static int is_pagemap_of_others(void)
 {
     const struct rlimit none = {0, 0};

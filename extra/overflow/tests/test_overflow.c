@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The overflow report: what it says, that the default action follows it, and that every other fault
- * and every SIGSEGV that was sent goes where it would have gone without the handler. Each case is
- * a child process that dies, or ends with the status that a handler of the test gives it.
+ * The overflow report: what it contains, that the default action follows it, and that every other
+ * fault and every SIGSEGV that was sent has the same effect as without the handler. Each case is a
+ * child process that dies, or exits with the status that a handler of the test gives it.
  *
- * Functions whose names are looked for in backtraces are not static, so that -rdynamic exports
- * them.
+ * Functions whose names must be in backtraces are not static, so that -rdynamic exports them.
  */
 // build: -rdynamic -Wl,--wrap=backtrace
 #ifndef _GNU_SOURCE
@@ -21,18 +20,18 @@
 #include <sys/syscall.h>
 
 #define FRAME_SZ 512u   /* bytes; less than a page, so that no frame steps over the guard */
-#define CAUGHT 3        /* exit status of a child whose fault came to a handler of the test */
-#define SHOWN_FRAMES 32 /* as aco_overflow.h promises */
+#define CAUGHT 3        /* exit status of a child whose fault reached a handler of the test */
+#define SHOWN_FRAMES 32 /* as in aco_overflow.h */
 #define ANYWHERE ((void *)8)
 
-/* 1 where a report has more than its first line. */
+/* 1 if a report has more than its first line. */
 #ifdef __GLIBC__
 #define HAS_BACKTRACE 1
 #else
 #define HAS_BACKTRACE 0
 #endif
 
-/* Left by siglongjmp(), and so without a red zone, which would stay. */
+/* Without a red zone, which would stay when siglongjmp() leaves the function. */
 aco_attr_no_asan static void write_to(void *address)
 {
     volatile char *volatile there = (volatile char *)address;
@@ -46,7 +45,7 @@ unsigned recurse_and_write(unsigned depth);
 void touches_guard_page(void);
 void touch_guard_page(void);
 
-/* The sum is used after the call, so that this is no loop. */
+/* Uses the sum after the call, so that compilers do not make a loop of it. */
 NOINLINE unsigned recurse_and_write(unsigned depth)
 {
     volatile unsigned char data[FRAME_SZ];
@@ -122,7 +121,7 @@ static size_t count_lines(const char *text)
     return ct;
 }
 
-/* Asserts what is the same in every report. Returns its backtrace, empty if it has none. */
+/* Asserts what all reports have in common. Returns the backtrace, empty if there is none. */
 static const char *assert_report(const char *text, const aco_t *co)
 {
     char words[64];
@@ -175,7 +174,7 @@ static void a_standalone_coroutine_that_overflows_is_reported(void **state)
     }
 }
 
-/* The one that overflows was copied out and in again. */
+/* The coroutine that overflows was saved out and restored. */
 static void a_copying_coroutine_that_overflows_is_reported(void **state)
 {
     const instance_t *in = (const instance_t *)*state;
@@ -209,7 +208,7 @@ static void writes_to_its_argument(void)
     aco_exit();
 }
 
-/* Both its ends; and the page above, when that faults as well. */
+/* Both ends of the guard page, and the page above, if that faults too. */
 static void the_guard_page_is_all_that_counts(void **state)
 {
     const instance_t *in = (const instance_t *)*state;
@@ -295,8 +294,8 @@ static void installation_loads_the_unwinder(void **state)
 #endif
 }
 
-/* A report that faults itself: the frame pointer, by which unwinders find the frame of a function
- * with a variable length array, is made to point nowhere. */
+/* A report that faults itself: it has an invalid frame pointer, by which unwinders find the frame
+ * of a function with a variable length array. */
 #if defined(ACO_ARCH_X86_64) || defined(ACO_ARCH_I386)
 #define LOSE_FRAME_AND_WRITE "movl $8, %%ebp\n\tmovb $1, (%0)"
 #elif defined(ACO_ARCH_ARM64)
@@ -417,7 +416,7 @@ static void a_fault_elsewhere_that_nobody_handled_is_deadly(void **state)
 
 /* ==== Whoever handled it before =============================================================== */
 
-/* What a handler of the test found. */
+/* What a handler of the test saw. */
 static volatile struct {
     unsigned ct;
     int signal_no;
@@ -456,7 +455,7 @@ static void look_at_all_and_jump(int signal_no, siginfo_t *info, void *context)
     siglongjmp(back, 1);
 }
 
-/* A kind of previous handler, and what it must find. */
+/* A kind of previous handler, and what it must see. */
 typedef struct {
     int flags;
     int masked; /* a signal in its mask, or 0 */
@@ -489,7 +488,7 @@ static void handle_as(const kind_t *kind)
     sigaction(SIGSEGV, &action, NULL);
 }
 
-/* Writes to `address`, from which the handler jumps back. Whether it found what it must. */
+/* Writes to `address`; the handler jumps back. Returns whether it saw what it must. */
 static int fault_and_look(const kind_t *kind, void *address)
 {
     memset((void *)(uintptr_t)&found, 0, sizeof(found));
@@ -550,7 +549,7 @@ static void a_fault_elsewhere_goes_to_the_previous_handler(void **state)
         expect_exit(catch_many_in_main, kind, 0);
         expect_exit(catch_many_in_coroutine, co, 0);
         aco_destroy(co);
-        /* From now on, aco_get_co() is the main coroutine there, no longer NULL. */
+        /* From now on, aco_get_co() is the main coroutine, not NULL. */
         aco_resume(other);
     }
     aco_destroy(other);
@@ -627,7 +626,7 @@ static void handle_and_send(void *arg)
     (void)arg;
 }
 
-/* A signal that claims to be of a process, and seems to have an address in the guard page. */
+/* A signal from a process, with data that look like an address in the guard page. */
 static void sends_an_address(void)
 {
     siginfo_t info;
@@ -651,8 +650,8 @@ static void a_signal_that_is_sent_does_what_it_did_before(void **state)
     aco_destroy(co);
 }
 
-/* The end of a signal handler on a stack that is none. The kernel sends a SIGSEGV for that, and
- * goes on behind the call if a handler returns. */
+/* Returns from a signal handler on an invalid stack. The kernel sends a SIGSEGV for that, and
+ * continues behind the call if a handler returns. */
 #ifdef ACO_ARCH_X86_64
 static void return_from_no_signal(void *arg)
 {
@@ -668,7 +667,7 @@ static void a_signal_of_the_kernel_that_does_not_come_again_is_deadly(void **sta
 #ifdef ACO_ARCH_X86_64
     expect_signal(return_from_no_signal, NULL, SIGSEGV);
 #else
-    skip(); /* how to end a handler is a matter of the processor */
+    skip(); /* the way to end a handler depends on the processor */
 #endif
 }
 
@@ -724,7 +723,7 @@ static void disable_alternate_stack(void)
     sigaltstack(&none, NULL);
 }
 
-/* Installs an alternate stack of `sz` bytes first, and asks which one is there in the end. */
+/* Installs an alternate stack of `sz` bytes first, and queries the one in use at the end. */
 static void have_alternate_stack_and_resume(aco_t *co, size_t sz, int is_to_stay)
 {
     stack_t mine;
@@ -821,15 +820,15 @@ static void install_in_many_threads(void *arg)
     _exit(count_mappings() == after_first ? 0 : 1);
 }
 
-/* Of a thread that ends: the alternate stack that it set itself, or none, and how often it was
- * looked for. */
+/* For a thread that ends: the alternate stack that it set itself, or none, and how often the
+ * destructor looked for it. */
 static pthread_key_t last_look_key;
 static struct {
     void *own;
     int ct;
 } last_look;
 
-/* Looks when called again, by when all other destructors were called once. */
+/* Looks at its second call, after all other destructors were called once. */
 static void look_for_alternate_stack(void *arg)
 {
     if (last_look.ct++ == 0) {

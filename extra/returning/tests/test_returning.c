@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Returning from the entry function: ends those for which it was asked, in every way that they may
- * end, and stays the error that it is for all others.
+ * Returning from the entry function: ends a coroutine after aco_return_ends(), like aco_exit(), and
+ * is an error for all others.
  */
 // build: -fexceptions
 #include "extra/cancel/aco_cancel.h"

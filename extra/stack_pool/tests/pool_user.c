@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A program for test_tools.sh: coroutines on pool stacks, with all that tools look at. Some are
- * left in the midst of frames, what they hold is known to nobody else, stacks come back from the
- * pool and from the system, and threads share a pool, of which another one asks statistics
- * meanwhile. Exits with 0 if all found what they left. With the argument `leak` it leaks a block,
- * whose address is where a coroutine of a pool was.
+ * A program for test_tools.sh: coroutines on pool stacks, in the ways that matter to tools. Some
+ * stay suspended within frames, and hold blocks that nothing else refers to; stacks come back from
+ * the pool and from the system; threads share a pool while another thread reads its statistics.
+ * Exits with 0 if all data are intact. With the argument `leak` it leaks a block, whose address is
+ * where a coroutine of a pool was.
  */
 #ifndef _DEFAULT_SOURCE
 #define _DEFAULT_SOURCE
@@ -27,7 +27,7 @@ typedef struct {
 
 static unsigned failure_ct;
 
-/* Frames with red zones around an array, and a block of the heap that only the stack knows. */
+/* Frames with red zones around an array, and a heap block that only the stack refers to. */
 static __attribute__((noinline)) unsigned go_down(unsigned depth)
 {
     volatile unsigned char bytes[77];
@@ -48,7 +48,7 @@ static __attribute__((noinline)) unsigned go_down(unsigned depth)
     return sum;
 }
 
-/* Its argument is a block of the heap that only the aco_t knows. */
+/* Its argument is a heap block that only the aco_t refers to. */
 static void goes_down(void)
 {
     unsigned sum = go_down(DEPTH);
@@ -115,7 +115,7 @@ static void *use(void *arg)
     return NULL;
 }
 
-/* The process ends with blocks that only suspended coroutines know, which is no leak. */
+/* The process ends with blocks that only suspended coroutines refer to: no leak. */
 static void leave_some_suspended(void)
 {
     static aco_stack_pool_t *pool;
@@ -145,7 +145,7 @@ static void *watch(void *arg)
     return NULL;
 }
 
-/* The mapping of the coroutine is gone by then, and another one has its place. */
+/* The coroutine's mapping is gone by then, and another one is in its place. */
 static int leak(void)
 {
     aco_thread_init(NULL);

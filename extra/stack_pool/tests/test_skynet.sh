@@ -15,7 +15,7 @@ check() {
     CC=$1 build_example "$EXAMPLE" "$2" "$TMP/skynet"
     must "$what: the example fails" "${RUN[@]}" "$TMP/skynet"
     [[ $(sed -n 's/^sum //p' "$TMP/said") == 499999500000 ]] || fail "$what: wrong sum"
-    # That of an emulated program has the emulator in it.
+    # For an emulated program it includes the emulator.
     peak=$(sed -n 's/^peak memory \([0-9]*\)\..*/\1/p' "$TMP/said")
     [[ -n $PROCESSOR ]] || ((peak < 10)) || fail "$what: $peak MiB of memory"
     echo "$what: $(tr '\n' ' ' <"$TMP/said")"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Stack pools: stacks are what was asked for, come back warm, differ in colour and are guarded;
- * memory is given back when it is idle; running out of anything, and misuse, end in words. Then
- * 200,000 guarded coroutines at once, where the system is meant to carry that.
+ * Stack pools: stacks have the size asked for, come back warm, differ in colour and are guarded;
+ * idle memory is given back; exhaustion and misuse end in messages. Then 200,000 guarded coroutines
+ * at once, if the system can have as many.
  *
- * The linker leads calls of malloc() and madvise() to functions here, which count them.
+ * The linker redirects calls of malloc() and madvise() to functions here, which count them.
  */
 // build: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free,--wrap=madvise
 #include "extra/stack_pool/aco_stack_pool.h"
@@ -21,9 +21,9 @@
 
 #define CACHE_LINE_SZ 64u
 #define GUARD_INSTALL 102     /* MADV_GUARD_INSTALL */
-#define SMALL ((size_t)16384) /* bytes of stack; the stress build uses so much */
+#define SMALL ((size_t)16384) /* bytes of stack; what the stress build needs */
 #define COLOURS 40u           /* as in aco_stack_pool.c */
-#define GUARD_SZ ((size_t)64 << 10) /* bytes, where no size is asked for */
+#define GUARD_SZ ((size_t)64 << 10) /* bytes; the default */
 
 /* ==== What several tests need ================================================================= */
 
@@ -82,7 +82,7 @@ static void refuse_guard_install(void)
     }
 }
 
-/* Asks the kernel itself. qemu 7 says that it did it, and did not. */
+/* Tries it on the kernel. qemu 7 reports success without doing it. */
 static int has_guard_install(void)
 {
     void *page =
@@ -95,8 +95,8 @@ static int has_guard_install(void)
 
 /* ==== Counted calls =========================================================================== */
 
-/* What the program, cmocka and libraries that call through it included, asked malloc() and similar
- * for; what went through the hooks below; and the mappings where huge pages are refused. */
+/* Requests to malloc() and similar by the program, including cmocka and libraries that call through
+ * it; those to the hooks below; and the mapping where huge pages are refused. */
 static struct {
     size_t ct_direct;
     size_t until_refusal; /* requests to the hook until one fails, or 0 */
@@ -152,7 +152,7 @@ int __wrap_madvise(void *ptr, size_t sz, int advice)
     return __real_madvise(ptr, sz, advice);
 }
 
-/* Fails with another error than the pool. */
+/* Sets another errno than the pool. */
 static void *hook_allocate(size_t sz)
 {
     if (counted.until_refusal != 0 && --counted.until_refusal == 0) {
@@ -294,7 +294,7 @@ static void guards_that_are_too_large_are_an_error(void **state)
 }
 #endif
 
-/* As read() does that fills a part of a large buffer. */
+/* Like a read() that fills a part of a large buffer. */
 aco_attr_no_asan static NOINLINE void fills_a_part(void)
 {
     enum { FRAME_SZ = 32 << 10, FILLED_SZ = 100 };
@@ -305,7 +305,7 @@ aco_attr_no_asan static NOINLINE void fills_a_part(void)
     }
 }
 
-/* Goes down, by small frames, until little is left. */
+/* Recurses, with small frames, until little stack is left. */
 aco_attr_no_asan static NOINLINE void goes_down(void)
 {
     volatile char here[100];
@@ -315,7 +315,7 @@ aco_attr_no_asan static NOINLINE void goes_down(void)
     } else {
         fills_a_part();
     }
-    here[1] = here[0]; /* no tail call */
+    here[1] = here[0]; /* prevents a tail call */
 }
 
 static void overflows_by_a_large_frame(void)
@@ -326,7 +326,7 @@ static void overflows_by_a_large_frame(void)
 
 static void resume(void *co) { aco_resume((aco_t *)co); }
 
-/* What is written would lie within the stack below. */
+/* Without a guard, the write would hit the stack below. */
 static void a_frame_of_32_kib_can_not_jump_the_guard(void **state)
 {
     const instance_t *in = (const instance_t *)*state;
@@ -377,7 +377,7 @@ static void without_guards_there_is_none(void **state)
     put_and_destroy(pool, all, 3);
 }
 
-/* All over the sets of a cache, but so that the first KiB of frames are in one page. */
+/* Tops use all sets of a cache, but leave the first KiB of frames in one page. */
 static void tops_of_successive_stacks_differ_by_cache_lines(void **state)
 {
     (void)state;
@@ -471,7 +471,7 @@ static void a_coroutine_may_be_destroyed_in_any_state(void **state)
     aco_stack_pool_destroy(pool);
 }
 
-/* One of aco_create(), on a stack of aco_stack_pool_get(). */
+/* A coroutine made by aco_create(), on a stack of aco_stack_pool_get(). */
 static void any_coroutine_on_a_pool_stack_is_destroyed_by_one_call(void **state)
 {
     const instance_t *in = (const instance_t *)*state;
@@ -485,7 +485,7 @@ static void any_coroutine_on_a_pool_stack_is_destroyed_by_one_call(void **state)
     aco_stack_pool_destroy(pool);
 }
 
-/* A cache line begins with what a resume needs, and a stack that overflows meets none of them. */
+/* Each aco_t begins a cache line, and a stack that overflows hits none of them. */
 static void the_aco_ts_lie_side_by_side_apart_from_stacks(void **state)
 {
     enum { CT = 64 }; /* of one slab */
@@ -594,7 +594,7 @@ static void a_pool_goes_on_after_all_of_it_was_unmapped(void **state)
     aco_stack_pool_destroy(pool);
 }
 
-/* All but one stack of each of two slabs are cold; then that of the second is put. */
+/* All but one stack of each of two slabs are cold; then the one of the second slab is put. */
 static void trim_unmaps_cold_stacks_with_their_slab(void **state)
 {
     enum { FIRST = 64, CT = 2 * FIRST };
@@ -633,8 +633,8 @@ static void bursts_keep_their_stacks(void **state)
     aco_stack_pool_destroy(pool);
 }
 
-/* After each put at most one more; at first half; in the end, of 1000, all but a few that the load
- * needs, and a reserve. */
+/* Each put gives back at most one stack: half at first, and in the end, of 1000, all but the
+ * reserve and the few that the load needs. */
 static void a_load_that_shrank_loses_stacks_bit_by_bit(void **state)
 {
     enum { PEAK = 1000, LOAD = 10, RESERVE = 64, ROUNDS = 30000, FIRST_ROUNDS = 3000 };
@@ -662,7 +662,7 @@ static void a_load_that_shrank_loses_stacks_bit_by_bit(void **state)
     aco_stack_pool_destroy(pool);
 }
 
-/* Takes one stack and puts it back, so many times; the others that are idle stay so. */
+/* Takes a stack and puts it back, `ct` times; the other idle stacks stay idle. */
 static void get_and_put(aco_stack_pool_t *pool, size_t ct)
 {
     while (ct-- > 0) {
@@ -670,7 +670,7 @@ static void get_and_put(aco_stack_pool_t *pool, size_t ct)
     }
 }
 
-/* The first period begins when all are out, and the second when all but a few are idle. */
+/* The first period begins when all stacks are in use, the second when all but a few are idle. */
 static void after_a_period_each_put_gives_one_of_the_surplus_back(void **state)
 {
     enum { CT = 200, HELD = 20, RESERVE = 64, PERIOD = 16 * CT + 1024 };
@@ -746,7 +746,7 @@ enum { THREAD_CT = 4, TURNS = 20000, HELD = 20 };
 
 static pthread_barrier_t start;
 
-/* Takes and puts at random; each stack holds who took it while it is out. */
+/* Takes and puts at random; a stack in use holds a mark of the thread that took it. */
 static void *uses_pool(void *arg)
 {
     aco_stack_pool_t *pool = (aco_stack_pool_t *)arg;
@@ -818,7 +818,7 @@ static void threads_share_a_pool(void **state)
     aco_stack_pool_destroy(pool);
 }
 
-/* One call grows a shared pool and is kept in its allocation; another one has to wait for it. */
+/* A call that grows a shared pool is delayed in its allocation; another call must wait for it. */
 typedef struct {
     aco_stack_pool_t *pool;
     aco_share_stack_t *stack; /* taken */
@@ -943,7 +943,7 @@ static void another_thread_may_put_a_stack(void **state)
 
 /* ==== Running out ============================================================================= */
 
-/* In a child: no more than `sz` bytes of addresses than there are now. */
+/* In a child: limits the address space to `sz` bytes more than now. */
 static void limit_addresses(size_t sz)
 {
     unsigned long page_ct = 0;
@@ -958,7 +958,7 @@ static void limit_addresses(size_t sz)
     }
 }
 
-/* Nearly all of what is there is used, the failure is clean, and puts help. */
+/* Nearly all memory is used, the failure is clean, and a put makes the next get succeed. */
 static void run_out_of_addresses(void *arg)
 {
     enum { LIMIT = 32 << 20, STACK = 64 << 10 };
@@ -1003,10 +1003,10 @@ static void addresses_that_run_out_are_an_error(void **state)
 {
     (void)state;
     if (EMULATED) {
-        skip(); /* the emulator itself would not have them */
+        skip(); /* the emulator itself needs some */
     }
     aco_stack_pool_t *pool =
-        aco_stack_pool_new((size_t)64 << 10, ACO_STACK_POOL_GUARD_KIB(4)); /* few addresses else */
+        aco_stack_pool_new((size_t)64 << 10, ACO_STACK_POOL_GUARD_KIB(4)); /* saves addresses */
     expect_exit(run_out_of_addresses, pool, 0);
     expect_abort(get_for_ever, pool, "aco_stack_pool_get", "mmap() of a stack failed");
     expect_abort(create_for_ever, pool, "aco_stack_pool_create_co", "mmap() of a stack failed");
@@ -1027,7 +1027,7 @@ static void what_is_too_large_is_an_error(void **state)
     assert_int_equal(errno, ENOMEM);
     expect_abort(make_too_large, NULL, "aco_stack_pool_new", "smaller stacks");
     aco_stack_pool_t *pool = aco_stack_pool_new(SIZE_MAX / 2, 0);
-    aco_share_stack_t *half = aco_stack_pool_try_get(pool); /* i386 may have so many addresses */
+    aco_share_stack_t *half = aco_stack_pool_try_get(pool); /* i386 may have as many addresses */
     errno = 0;
     assert_null(aco_stack_pool_try_get(pool));
     assert_int_equal(errno, ENOMEM);
@@ -1043,7 +1043,7 @@ static void get_with_refusal(void *pool)
     aco_stack_pool_get((aco_stack_pool_t *)pool);
 }
 
-/* Allocations are needed when a pool is made, and now and then as it grows. */
+/* A pool allocates when it is made, and occasionally as it grows. */
 static void each_allocation_may_fail_and_succeed_later(void **state)
 {
     (void)state;
@@ -1113,7 +1113,7 @@ static void touch_guard_of_mprotect(void *pool)
     write_below(s);
 }
 
-/* Bytes of addresses for 40,000 stacks are more than i386 has. */
+/* i386 has too few addresses for 40,000 stacks. */
 #ifdef __LP64__
 static void get_until_mappings_run_out(void *pool)
 {
@@ -1215,7 +1215,7 @@ static void put_under_new_co(void *arg)
     scene_t *scene = (scene_t *)arg;
     aco_stack_pool_put(scene->pool, scene->co->share_stack);
 }
-/* An aco_t may be copied before its first resume; what counts coroutines does not know of it. */
+/* An aco_t may be copied before its first resume; ct_coroutines does not count the copy. */
 static void put_under_copy_of_co(void *arg)
 {
     scene_t *scene = (scene_t *)arg;
@@ -1370,8 +1370,8 @@ static void misuse_ends_in_words(void **state)
 
 /* ==== Many ==================================================================================== */
 
-/* In the stress build every yield copies; i386 has too few addresses. One build of the others will
- * do. */
+/* Not in the stress build, where every yield copies, nor on i386, which has too few addresses. One
+ * of the other builds is enough. */
 #if defined(__LP64__) && !defined(ACO_CONFIG_STRESS) && !defined(ACO_CONFIG_SHARE_FPU_MXCSR_ENV)
 #define IS_FOR_MANY 1
 #else

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Sanitizers and memcheck find nothing in a program that uses stack pools in every way: stacks that
-# come back were told to them as they are, and what suspended coroutines hold is no leak. A leak is
-# found where a coroutine was.
+# Sanitizers and memcheck find nothing in a program that uses stack pools in every way: they know
+# the stacks that come back, and what suspended coroutines hold is no leak. A real leak is found,
+# even if its address is where a coroutine was.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -21,7 +21,7 @@ build() {
         -o "$TMP/program" -lpthread
 }
 
-# Whether leaks are searched for: that needs the right to trace.
+# Whether leaks can be searched for, which needs the right to trace.
 finds_leaks() {
     [[ $* == *address* ]] || return 1
     echo '#include <stdlib.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Handing coroutines from one thread to another: they go on where they were, in every state and
- * with all they have; whoever has no right to one is found out.
+ * Handing coroutines from one thread to another: they continue where they were, in every state and
+ * with all their data; calls on a coroutine of another thread are refused.
  *
- * Threads other than the one of the tests take notes instead of asserting, like coroutines.
+ * Like coroutines, threads other than the tests' own record failures instead of asserting.
  */
 #include "extra/threads/aco_threads.h"
 #include "tests/harness.h"
@@ -40,7 +40,7 @@ typedef struct {
     int ct_steps;
     int ct_starts;
     int rounding;
-    pthread_t thread; /* where it made its last step */
+    pthread_t thread; /* on which it made its last step */
 } progress_t;
 
 static NOINLINE pthread_t this_thread(void)
@@ -66,7 +66,7 @@ static void makes_steps(void)
     aco_exit();
 }
 
-/* Takes what is detached, makes one step, and detaches it again. */
+/* Attaches a detached coroutine, lets it make one step, and detaches it again. */
 static void *make_step(void *arg)
 {
     aco_t *co = (aco_t *)arg;
@@ -82,7 +82,7 @@ static void *make_step(void *arg)
     return NULL;
 }
 
-/* Whether it is where it belongs in the list of this thread's coroutines, if there is one. */
+/* Whether its place in the list of this thread's coroutines is right, if there is a list. */
 static int is_listed_if(int is_expected, const aco_t *co)
 {
 #ifdef ACO_CONFIG_LIST
@@ -97,7 +97,7 @@ static int is_listed_if(int is_expected, const aco_t *co)
 #endif
 }
 
-/* In the thread of the tests and in others, by turns. */
+/* On the thread of the tests and on others, in turn. */
 static void it_goes_on_wherever_it_is(void **state)
 {
     const instance_t *in = (const instance_t *)*state;
@@ -221,7 +221,7 @@ static void its_new_parent_may_be_any_coroutine(void **state)
 #define RUNNERS 3
 #define BATONS 8
 
-/* Coroutines that wait for whoever comes first. */
+/* Coroutines that the first free thread takes. */
 static struct {
     pthread_mutex_t mutex;
     aco_t *cos[BATONS];
@@ -295,7 +295,7 @@ static void threads_pass_them_around(void **state)
 
 #ifdef ACO_CONFIG_LIST
 
-/* Whether the list of this thread has just these, newest first, and each of its links is right. */
+/* Whether the list of this thread has exactly these, newest first, with correct links. */
 static int lists(aco_t *const *cos, size_t ct)
 {
     const aco_t *before = NULL, *co = aco_i_gtls_list;
@@ -334,7 +334,7 @@ static void it_is_whole_whoever_comes_and_goes(void **state)
     assert_true(lists((aco_t *[]){in->main_co}, 1));
 }
 
-/* What a thread has made and left. */
+/* What a thread made before it ended. */
 static void *make_and_end(void *arg)
 {
     aco_t **cos = (aco_t **)arg;
@@ -346,7 +346,7 @@ static void *make_and_end(void *arg)
     return NULL;
 }
 
-/* In a thread that has its variables where those of the other one were. */
+/* On a thread whose thread-locals are at the addresses of the ended one. */
 static void *destroy_what_is_left(void *arg)
 {
     aco_t **cos = (aco_t **)arg;

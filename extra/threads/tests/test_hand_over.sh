@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Handing coroutines to other threads: the tests of test_hand_over.c under ThreadSanitizer, with a
-# list of coroutines, and in a shared library whose compiler keeps addresses of thread-locals.
+# Handing coroutines to other threads: test_hand_over.c under ThreadSanitizer, with the list of
+# coroutines, and in a shared library, where compilers keep addresses of thread-locals.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -20,7 +20,7 @@ check() {
     echo "$cc $*: all is well"
 }
 
-# The same, with the tests themselves, and not cmocka, in a shared library.
+# The same with the tests, but not cmocka, in a shared library.
 check_shared() {
     local cc=$1
     shift

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Values given by resume and yield: each goes to the coroutine that it is meant for, and to nobody
- * else, whatever runs in between and whoever neither gives nor takes one.
+ * Values passed by resume and yield: each reaches its receiver and no other coroutine, whatever
+ * runs in between, including coroutines that pass no values.
  */
 #include "extra/value/aco_value.h"
 #include "tests/harness.h"
@@ -19,7 +19,7 @@ static void *value_after(const void *value)
 
 /* ==== There and back ========================================================================== */
 
-/* Gives back what it gets, plus 1. */
+/* Yields what it gets, plus 1. */
 static void adds_one(void)
 {
     void *value = aco_first_value();
@@ -83,7 +83,7 @@ static void the_exported_functions_do_it_too(void **state)
 
 /* ==== Who gives none ========================================================================== */
 
-/* Notes what it gets; gives something at every other time. */
+/* Records what it gets; passes a value every other time. */
 typedef struct {
     void *got[4];
 } notes_t;
@@ -157,7 +157,7 @@ static void waits_for_one(void)
     aco_exit();
 }
 
-/* Does not take what it is given, and its child must not get that, nor its parent its child's. */
+/* Does not take its value; its child must not get it, nor its parent that of the child. */
 static void resumes_child_plainly(void)
 {
     aco_share_stack_t *stack = (aco_share_stack_t *)aco_get_arg();
@@ -213,7 +213,7 @@ static void switches_to_argument(void)
     aco_exit();
 }
 
-/* The one switched to gets none; what it gives goes to the parent. */
+/* The target of aco_yield_to() gets no value; the one that it passes goes to the parent. */
 static void a_switch_gives_nothing(void **state)
 {
     const instance_t *in = (const instance_t *)*state;
@@ -243,7 +243,7 @@ static void gives_one_to_its_parent(void)
     aco_exit();
 }
 
-/* Leaves what its child gives, and ends. */
+/* Ignores what its child passes, and ends. */
 static void leaves_value_of_child(void)
 {
     aco_t *child = aco_create(aco_get_co(), (aco_share_stack_t *)aco_get_arg(), 0,
@@ -253,7 +253,7 @@ static void leaves_value_of_child(void)
     aco_exit();
 }
 
-/* A coroutine made where the addressee was, or the same one that is reset. */
+/* A new coroutine at the address of the receiver, or the receiver after a reset. */
 static void what_a_parent_left_is_not_for_its_successor(void **state)
 {
     const instance_t *in = (const instance_t *)*state;
@@ -278,7 +278,7 @@ static void what_a_parent_left_is_not_for_its_successor(void **state)
     aco_share_stack_destroy(stack);
 }
 
-/* What a coroutine that replaces another one by a child of its own needs. */
+/* For a coroutine that replaces another one by a child of its own. */
 typedef struct {
     char memory[2 * sizeof(aco_t)] __attribute__((aligned(16)));
     aco_t *replacing;
