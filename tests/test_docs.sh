@@ -166,10 +166,10 @@ broken_links() {
         sed 's/^](//; s/)$//' | grep -vE '^[a-z]+:' || true)
 }
 
-# shape FILE TRANSLATION: what FILE has in common with its translation. That is its code, and of
-# each heading, paragraph, item and row, in order, what it is and what in it is not words: code,
-# links, pictures, comments, bold type and figures, sorted, since the order of words is a language's
-# own.
+# shape FILE TRANSLATION: what FILE has in common with its translation. That is its code, without the
+# comments of commands, and of each heading, paragraph, item and row, in order, its kind and all that
+# is not words: code, links, pictures, comments, bold type and figures. These are sorted, because the
+# order of words depends on the language.
 shape() {
     sed -f <(echo "s|](${2//./\\.})|](the translation)|"
         anchors "$1" | awk '{ printf "s|](#%s)|](#%d)|g\n", $0, NR }') "$1" | awk '
@@ -189,7 +189,8 @@ shape() {
             take("\\|"); take("\\*\\*"); take("[0-9]+([.,][0-9]+)*")
             text = ""
         }
-        /^```/ { finish(); inside = !inside }
+        /^```/ { finish(); inside = !inside; is_commands = /sh$/ }
+        inside && is_commands { sub(/ +# .*/, "") }
         inside || /^```/ { unit++; say($0); next }
         /^(#|- |\||!\[|$)/ { finish() }
         { text = text (text == "" ? "" : " ") $0 }
