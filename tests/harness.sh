@@ -27,7 +27,7 @@ mapfile -t WARNINGS < <(printf '%s\n' "${C_WARNINGS[@]}" | grep -v -e -Wstrict-p
 
 # Options for each kind of processor that can be tested.
 WIDTHS=(-m64)
-if [ -n "$M32" ]; then
+if [[ -n "$M32" ]]; then
     WIDTHS+=(-m32)
 else
     echo "i386: not available, not tested"
@@ -37,13 +37,13 @@ fi
 # options, the emulator, and more options for what uses cmocka.
 FOREIGN=()
 declare -A CROSS EMULATOR CROSS_CMOCKA
-if [ -f "$OUTPUT/.foreign" ]; then
+if [[ -f "$OUTPUT/.foreign" ]]; then
     while IFS='|' read -r name emulator command cmocka; do
         FOREIGN+=("$name")
         EMULATOR[$name]=$emulator CROSS[$name]=$command CROSS_CMOCKA[$name]=$cmocka
     done <"$OUTPUT/.foreign"
 fi
-[ ${#FOREIGN[@]} -gt 0 ] || echo "other processors: not available, not tested"
+[[ ${#FOREIGN[@]} -gt 0 ]] || echo "other processors: not available, not tested"
 
 # The one of them that on_each_foreign is at; what runs programs: nothing, or its emulator; and
 # options for what uses cmocka.
@@ -76,7 +76,7 @@ have() {
 
 # Skips the test for lack of something that ./make.sh -i installs; if it was to, that is a failure.
 lack() {
-    [ -z "$INSTALLED" ] || fail "$*, though -i was to install it (without -i, this test is skipped)"
+    [[ -z "$INSTALLED" ]] || fail "$*, though -i was to install it (without -i, this test is skipped)"
     skip "$* (or ./make.sh -i)"
 }
 
@@ -97,7 +97,7 @@ compiles_cxx() {
 
 # For the end of a test: it is skipped, or has failed, if C++ was left out.
 tell_untested() {
-    [ ${#WITHOUT_CXX[@]} -eq 0 ] || lack "no C++ headers for ${WITHOUT_CXX[*]}:" \
+    [[ ${#WITHOUT_CXX[@]} -eq 0 ]] || lack "no C++ headers for ${WITHOUT_CXX[*]}:" \
         "apt-get install g++-multilib and libstdc++-12-dev-{arm64,riscv64,armhf}-cross"
 }
 
@@ -151,7 +151,7 @@ start_stub() {
     rm -f "$TMP/socket"
     timeout 100 "${emulator[@]}" -g "$TMP/socket" "$2" >"$TMP/output" 2>&1 &
     for _ in {1..100}; do
-        [ ! -S "$TMP/socket" ] || break
+        [[ ! -S "$TMP/socket" ]] || break
         sleep 0.1
     done
 }
@@ -183,16 +183,16 @@ find_compilers() {
         if have "$name"; then
             FOUND+=("$name")
         else
-            [ -z "$INSTALLED" ] || fail "$name was not found, though -i was to install it"
+            [[ -z "$INSTALLED" ]] || fail "$name was not found, though -i was to install it"
             echo "$name: not found, not tested"
         fi
     done
-    [ ${#FOUND[@]} -gt 0 ] || skip "none of $* was found"
+    [[ ${#FOUND[@]} -gt 0 ]] || skip "none of $* was found"
 }
 
 # The libraries that make.sh has built.
 need_libraries() {
-    if [ ! -f "$OUTPUT/libaco.a" ] || [ ! -f "$OUTPUT/libaco.so" ]; then
+    if [[ ! -f "$OUTPUT/libaco.a" ]] || [[ ! -f "$OUTPUT/libaco.so" ]]; then
         fail "no libaco.a and libaco.so in $OUTPUT: build them first"
     fi
 }
@@ -211,7 +211,7 @@ build_example() {
         [[ $word != -* ]] || continue
         object=$TMP/${word##*/}${CC##*/}$width${options[*]//\//.}.o
         sources+=("$object")
-        [ -e "$object" ] || must "$width ${options[*]}: $word does not compile" \
+        [[ -e "$object" ]] || must "$width ${options[*]}: $word does not compile" \
             "$CC" "${processor[@]}" -O2 "${C_WARNINGS[@]}" "${options[@]}" -I. -c "$word" \
             -o "$object"
     done

@@ -146,7 +146,7 @@ check_ways() {
         IFS='|' read -r language compiling linking <<<"$way"
         check_way "$language" "$compiling" "$linking"
     done
-    if [ -z "$PROCESSOR" ] && can_build "${compiler[@]}" -flto; then
+    if [[ -z "$PROCESSOR" ]] && can_build "${compiler[@]}" -flto; then
         build_library -O2 -flto
         check_way c "-O2 -flto ${flto%|*}" "${flto#*|}"
         ways+=(flto)
@@ -242,10 +242,10 @@ check_versions() {
         for version in 1.9.9 2.1.4 2.2.0 3.0.0 9.99.99; do
             build_version "$version" "$option"
             run_to_death "$TMP/program"
-            [ "$STATUS" -eq 134 ] ||
+            [[ "$STATUS" -eq 134 ]] ||
                 fail "a library 2.1.3 serves a header $version: status $STATUS"
             words="^aco: aco_thread_init: the library is 2\.1\.3, .* aco\.h ${version//./\\.}: "
-            [ "$(grep -c "$words" "$TMP/said")" -eq 1 ] ||
+            [[ "$(grep -c "$words" "$TMP/said")" -eq 1 ]] ||
                 fail "of a header $version is said: $(cat "$TMP/said")"
         done
     done
@@ -265,13 +265,13 @@ multiply -UACO_CONFIG_LIST -DACO_CONFIG_LIST
 multiply -UACO_CONFIG_STRESS -DACO_CONFIG_STRESS
 build_all
 check_pairs
-[ ! -f "$OUTPUT/libaco.so" ] || check_built
+[[ ! -f "$OUTPUT/libaco.so" ]] || check_built
 
 find_compilers gcc clang
 for cc in "${FOUND[@]}"; do
     check_ways "$cc" ""
 done
-[ -z "$M32" ] || check_ways "$CC" -m32
+[[ -z "$M32" ]] || check_ways "$CC" -m32
 if can_build clang -fuse-ld=lld; then
     check_ways clang "${WIDTHS[-1]} -fuse-ld=lld -Wno-unused-command-line-argument"
 fi

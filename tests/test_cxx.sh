@@ -22,7 +22,7 @@ check_dialect() {
 }
 
 c_compiler_of() {
-    if [ "$1" = g++ ]; then echo gcc; else echo clang; fi
+    if [[ "$1" == g++ ]]; then echo gcc; else echo clang; fi
 }
 
 # Objects of the library, as C in $TMP/c.o and as C++ in $TMP/cxx.o.
@@ -39,7 +39,7 @@ build_library() {
 check_throw() {
     local program=$1 what=$2
     run_to_death "${RUN[@]}" "$program" throw
-    if [ "$STATUS" -ne 134 ] || ! grep -q "terminate called.*runtime_error" "$TMP/said"; then
+    if [[ "$STATUS" -ne 134 ]] || ! grep -q "terminate called.*runtime_error" "$TMP/said"; then
         fail "$what: an exception that leaves an entry function: status $STATUS"
     fi
     if grep -E '^(unwound|caught)' "$TMP/said" >&2; then

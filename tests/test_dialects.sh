@@ -65,8 +65,8 @@ check_assertions() {
     must "$what: an assertion fails that is true" "${RUN[@]}" "$TMP/assert"
     for i in 1 2 3 4; do
         run_to_death "${RUN[@]}" "$TMP/assert" "$i"
-        [ "$STATUS" -eq 134 ] || fail "$what: assertion $i exits with $STATUS"
-        if [ "$(wc -l <"$TMP/said")" -ne 1 ] ||
+        [[ "$STATUS" -eq 134 ]] || fail "$what: assertion $i exits with $STATUS"
+        if [[ "$(wc -l <"$TMP/said")" -ne 1 ]] ||
             ! grep -q "^aco: .*${words[i - 1]}" "$TMP/said"; then
             fail "$what: assertion $i says: $(cat "$TMP/said")"
         fi

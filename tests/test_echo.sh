@@ -14,7 +14,7 @@ readonly MANY=10000 FEW=500 OTHER_FILES=100
 SERVER_PID=
 
 for example in "$SERVER" "$CLIENT"; do
-    [ -f "$example" ] || skip "there is no $example"
+    [[ -f "$example" ]] || skip "there is no $example"
 done
 
 # build COMPILER WIDTH OPTION...: $TMP/server and $TMP/client, of the same build.
@@ -28,7 +28,7 @@ await_port() {
     local try
     for ((try = 0; try < 200; try++)); do
         PORT=$(sed -n 's/^listening at port //p' "$TMP/served")
-        [ -z "$PORT" ] || return 0
+        [[ -z "$PORT" ]] || return 0
         sleep 0.05
     done
     fail "the server does not listen: $(<"$TMP/complaints")"
@@ -117,7 +117,7 @@ echo "a buffer on a share stack: $(<"$TMP/said")"
 start -s share
 "$TMP/client" -c 10 -r 1000000 "$PORT" >"$TMP/interrupted" 2>&1 &
 client=$!
-until [ -s "$TMP/interrupted" ]; do
+until [[ -s "$TMP/interrupted" ]]; do
     sleep 0.05
 done
 kill -TERM "$SERVER_PID" # timeout passes it on

@@ -91,7 +91,7 @@ check_faults() {
     done <<<"${FAULTS[$name]}"
 }
 
-[ ${#FOREIGN[@]} -gt 0 ] || skip "no other processor is emulated"
+[[ ${#FOREIGN[@]} -gt 0 ]] || skip "no other processor is emulated"
 need gdb-multiarch:gdb-multiarch
 for name in "${FOREIGN[@]}"; do
     for variant in "${VARIANTS[@]}"; do

@@ -54,7 +54,7 @@ own_test() {
 check_usage() {
     local letters letter status=0
     letters=$(sed -n 's/.*getopt(argc, argv, "\(.*\)").*/\1/p' "$1" | tr -d :)
-    [ -n "$letters" ] || return 0
+    [[ -n "$letters" ]] || return 0
     build_example "$1" -m64 "$TMP/program"
     "$TMP/program" -h >"$TMP/usage" || fail "$1: -h fails"
     while read -r -n 1 letter; do
@@ -73,14 +73,14 @@ can_compile_cxx() {
 
 shopt -s nullglob
 examples=(examples/*.c examples/*.cc)
-[ ${#examples[@]} -gt 0 ] || skip "there are no examples"
+[[ ${#examples[@]} -gt 0 ]] || skip "there are no examples"
 check_words examples/copy_into_your_project/hello.c copy_into_your_project/
 check_words examples/signal_on_heap/signal_on_heap.c signal_on_heap/
 for example in "${examples[@]}"; do
     check_words "$example" "${example##*/}"
-    if [ -z "$(expected "$example")" ]; then
+    if [[ -z "$(expected "$example")" ]]; then
         own=$(own_test "$example")
-        [ -n "$own" ] || fail "$example does not say what it prints, and has no test"
+        [[ -n "$own" ]] || fail "$example does not say what it prints, and has no test"
         echo "$example: see ${own//$'\n'/ }"
         check_usage "$example"
         continue

@@ -39,7 +39,7 @@ check_all() {
 
 shopt -s nullglob
 parts=(extra/*/*.c)
-[ ${#parts[@]} -gt 0 ] || skip "there are no optional parts"
+[[ ${#parts[@]} -gt 0 ]] || skip "there are no optional parts"
 find_compilers gcc clang
 for cc in "${FOUND[@]}"; do
     for width in "${WIDTHS[@]}"; do

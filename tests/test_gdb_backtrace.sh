@@ -88,7 +88,7 @@ check_steps() {
             fail "$what: after sides $sides, a backtrace is $line"
         [[ $line != *jumps ]] || sides+=$([[ $sides == *M ]] && echo C || echo M)
     done <"$TMP/backtraces"
-    [ "$sides" = MCM ] || fail "$what: sides are $sides, not MCM"
+    [[ "$sides" == MCM ]] || fail "$what: sides are $sides, not MCM"
     if [[ $what == *NO_INLINE* ]]; then
         for line in "acosw resumes main" "acosw inner outer entry"; do
             grep -q "^$line" "$TMP/backtraces" || fail "$what: no backtrace is $line"

@@ -8,7 +8,7 @@
 . tests/harness.sh
 
 EXAMPLE=examples/http_get.c
-[ -f "$EXAMPLE" ] || skip "there is no $EXAMPLE"
+[[ -f "$EXAMPLE" ]] || skip "there is no $EXAMPLE"
 
 # The bytes of pages 0 to $1 - 1, as the example makes them.
 bytes_of_pages() {
@@ -63,7 +63,7 @@ if ! have python3; then
 fi
 timeout 60 python3 "$TMP/server.py" 51 >"$TMP/port" &
 for ((try = 0; try < 200; try++)); do
-    [ ! -s "$TMP/port" ] || break
+    [[ ! -s "$TMP/port" ]] || break
     sleep 0.05
 done
 port=$(<"$TMP/port")

@@ -17,7 +17,7 @@ PADS=(acosw:34 aco_save_fpucw_mxcsr:34 aco_funcp_protector_asm:34 .Lcontinued:36
 build() {
     local compile=("${cross[@]}" -O2 "-mbranch-protection=$1" -nostartfiles "-Wl,-z,force-bti"
         "-I$3" -I.)
-    [ -e "$TMP/aco-$1.o" ] ||
+    [[ -e "$TMP/aco-$1.o" ]] ||
         must "aco.c does not compile" "${compile[@]}" -fPIC -c aco.c -o "$TMP/aco-$1.o"
     must "the library does not link" \
         "${compile[@]}" -shared "$TMP/aco-$1.o" "$2" -o "$TMP/libaco.so"
@@ -28,10 +28,10 @@ build() {
 # die WHAT: the program must die for lack of a landing pad.
 die() {
     run_to_death "${RUN[@]}" "$TMP/program"
-    [ "$STATUS" -eq "$SIGILL_STATUS" ] || fail "$1: status $STATUS, not $SIGILL_STATUS"
+    [[ "$STATUS" -eq "$SIGILL_STATUS" ]] || fail "$1: status $STATUS, not $SIGILL_STATUS"
 }
 
-[ -n "${CROSS[arm64]:-}" ] || skip "no arm64 is emulated"
+[[ -n "${CROSS[arm64]:-}" ]] || skip "no arm64 is emulated"
 read -ra cross <<<"${CROSS[arm64]}"
 read -ra RUN <<<"${EMULATOR[arm64]} -cpu max"
 
@@ -42,7 +42,7 @@ done
 for pad in "${PADS[@]}"; do
     "${cross[@]}" -mbranch-protection=bti -I. -E -P acosw.S | tr ';' '\n' |
         sed "/^ *${pad%:*}:/,/hint/s/hint ${pad#*:}/nop/" >"$TMP/acosw.s"
-    [ "$(grep -c '^ *nop' "$TMP/acosw.s")" -eq 2 ] || fail "$pad: not found"
+    [[ "$(grep -c '^ *nop' "$TMP/acosw.s")" -eq 2 ]] || fail "$pad: not found"
     build bti "$TMP/acosw.s" .
     die "without the landing pad of ${pad%:*}"
 done

@@ -24,7 +24,7 @@ build() {
 find_flags() {
     FLAGS=()
     if ! pkg-config --exists "$1"; then
-        [ -z "$INSTALLED" ] || fail "$2 was not found, though -i was to install it"
+        [[ -z "$INSTALLED" ]] || fail "$2 was not found, though -i was to install it"
         echo "$2: not found, not tested"
         return 1
     fi

@@ -15,7 +15,7 @@ compile_units() {
     local unit source
     for unit in "${UNITS[@]}"; do
         source=tests/programs/$unit.c
-        [ "$unit" != aco ] || source=aco.c
+        [[ "$unit" != aco ]] || source=aco.c
         must "$what: $source does not compile" "${compiler[@]}" -c "$source" \
             -o "$TMP/$unit.plain.o"
         must "$what: $source does not compile" "${compiler[@]}" "$lto" -c "$source" \
@@ -55,7 +55,7 @@ else
 fi
 for width in "${WIDTHS[@]}"; do
     for cc in "${FOUND[@]}"; do
-        if [ "$cc" = gcc ]; then
+        if [[ "$cc" == gcc ]]; then
             check gcc "$width" -flto bfd
         else
             check clang "$width" -flto "${linkers[@]}"

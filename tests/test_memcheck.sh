@@ -52,7 +52,7 @@ run_errors() {
         fail "$what: < was to be reported, > was"
     fi
     ct=$(wc -l <"$TMP/wanted")
-    if [ "$ct" -eq 0 ] ||
+    if [[ "$ct" -eq 0 ]] ||
         ! grep -q "ERROR SUMMARY: $ct errors from $ct contexts" "$TMP/report"; then
         fail "$what: not $ct errors: $(tail -n 1 "$TMP/report")"
     fi
@@ -90,7 +90,7 @@ for width in "${WIDTHS[@]}"; do
     fi
     for cc in "${FOUND[@]}"; do
         variants=("${VARIANTS[@]}")
-        [ "$cc" != gcc ] || variants+=("${ONLY_GCC[@]}")
+        [[ "$cc" != gcc ]] || variants+=("${ONLY_GCC[@]}")
         for variant in "${variants[@]}"; do
             run_variant "$cc" "$width" "$variant"
             ct=$((ct + 1))

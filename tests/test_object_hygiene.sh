@@ -90,12 +90,12 @@ check_branch_tracking() {
         fail "$width: acosw.o claims a shadow stack"
     fi
     for name in acosw aco_i_load_fpucw_mxcsr aco_save_fpucw_mxcsr aco_funcp_protector_asm; do
-        [ "$(first_instruction "$name")" = "$pad" ] ||
+        [[ "$(first_instruction "$name")" == "$pad" ]] ||
             fail "$width: $name does not start with $pad"
     done
     for object in acosw aco; do
         instructions_after_jumps "$TMP/$object.o" | sort -u >"$TMP/arrivals"
-        [ "$(cat "$TMP/arrivals")" = "$pad" ] ||
+        [[ "$(cat "$TMP/arrivals")" == "$pad" ]] ||
             fail "$width: $object.o arrives at $(tr '\n' ' ' <"$TMP/arrivals"), not at $pad only"
     done
     check_shared_library "$width"
@@ -108,7 +108,7 @@ check_branch_tracking() {
     if [[ $(readelf -nW "$TMP/acosw.o") =~ IBT|SHSTK ]]; then
         fail "$width: acosw.o claims branch tracking though it was not asked for"
     fi
-    if [ "$(first_instruction acosw)" = "$pad" ]; then
+    if [[ "$(first_instruction acosw)" == "$pad" ]]; then
         fail "$width: acosw starts with $pad though it was not asked for"
     fi
 }
@@ -134,11 +134,11 @@ check_branch_protection() {
     for options in "none|none|" "bti|BTI|hint 36" "pac-ret|PAC|" "standard|BTI, PAC|hint 36"; do
         IFS='|' read -r option claim arrival <<<"$options"
         claims_of_arm64 "-mbranch-protection=$option" >"$TMP/claims"
-        [ "$(head -n 1 "$TMP/claims")" = "$claim" ] ||
+        [[ "$(head -n 1 "$TMP/claims")" == "$claim" ]] ||
             fail "arm64 $option: acosw.o claims $(head -n 1 "$TMP/claims"), not $claim"
-        if [ -n "$arrival" ] && [ "$(tail -n +2 "$TMP/claims")" != "$arrival" ]; then
+        if [[ -n "$arrival" ]] && [[ "$(tail -n +2 "$TMP/claims")" != "$arrival" ]]; then
             fail "arm64 $option: arrives at $(tail -n +2 "$TMP/claims"), not at $arrival only"
-        elif [ -z "$arrival" ] && [[ $(<"$TMP/claims") == *"hint 36"* ]]; then
+        elif [[ -z "$arrival" ]] && [[ $(<"$TMP/claims") == *"hint 36"* ]]; then
             fail "arm64 $option: arrives at landing pads though it was not asked for"
         fi
         check_shared_library "arm64 $option"
@@ -148,7 +148,7 @@ check_branch_protection() {
 
 for width in "${WIDTHS[@]}"; do
     pad=endbr64
-    [ "$width" = -m64 ] || pad=endbr32
+    [[ "$width" == -m64 ]] || pad=endbr32
     compiler=("${native[@]}" "$width")
     build -fPIC
     check_symbols "$width"
@@ -164,7 +164,7 @@ for name in "${FOREIGN[@]}"; do
     check_symbols "$name"
     check_stack "$name"
     check_shared_library "$name"
-    [ "$name" != arm64 ] || check_branch_protection
+    [[ "$name" != arm64 ]] || check_branch_protection
     echo "$name: symbols, stack, relocations, what is undefined"
 done
 

@@ -35,7 +35,7 @@ build_old() {
 # refuses REASON WORDS PROGRAM: the loader does not start it.
 refuses() {
     run_to_death "${RUN[@]}" "$3"
-    [ "$STATUS" -ne 0 ] || fail "$what: $2 runs"
+    [[ "$STATUS" -ne 0 ]] || fail "$what: $2 runs"
     grep -qE "$1" "$TMP/said" || fail "$what: $2 fails not for $1, but: $(cat "$TMP/said")"
 }
 

@@ -24,7 +24,7 @@ printf '#include "aco.h"\nvoid user(aco_t *);\n%s\n' \
 check_mach_o() {
     local object=$1 name
     shift
-    [ "$(od -An -tx1 -N4 "$object" | tr -d ' ')" = cffaedfe ] || fail "$object is no Mach-O object"
+    [[ "$(od -An -tx1 -N4 "$object" | tr -d ' ')" == cffaedfe ]] || fail "$object is no Mach-O object"
     for name in "$@"; do
         grep -qaF "$name" "$object" || fail "$object has no $name"
     done

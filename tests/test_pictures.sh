@@ -7,13 +7,13 @@
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
 
-[ -f img/draw.py ] || skip "there is no img/draw.py"
+[[ -f img/draw.py ]] || skip "there is no img/draw.py"
 need python3:python3
 export PYTHONDONTWRITEBYTECODE=1
 
 must "the pictures are not what their source draws" python3 img/draw.py --check
 for name in logo thread_model_{0..3} proof_{0..3} life memory; do
-    [ -s "img/$name.svg" ] || fail "there is no img/$name.svg"
+    [[ -s "img/$name.svg" ]] || fail "there is no img/$name.svg"
 done
 must "an SVG is not well-formed" python3 -c '
 import glob
@@ -28,10 +28,10 @@ unshown() {
         grep -rqF "${file#"$1"/}" --include='*.md' --exclude-dir=output . || echo "${file#"$1"/}"
     done
 }
-[ -z "$(unshown .)" ] || fail "no document shows $(unshown . | tr '\n' ' ')"
+[[ -z "$(unshown .)" ]] || fail "no document shows $(unshown . | tr '\n' ' ')"
 cp -r img "$TMP/img"
 touch "$TMP/img/bench/life.png"
-[ "$(unshown "$TMP")" = img/bench/life.png ] || fail "a picture that no document shows is not found"
+[[ "$(unshown "$TMP")" == img/bench/life.png ]] || fail "a picture that no document shows is not found"
 
 # finds FAULT EXPECTED SCRIPT: what is wrong in a copy that the script (of sed) has changed.
 finds() {

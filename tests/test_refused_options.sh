@@ -47,7 +47,7 @@ check_split_stack() {
     must "$cc -fsplit-stack: does not compile" "$cc" -fsplit-stack -O2 -I. \
         tests/programs/library_user.c aco.c acosw.S -o "$TMP/user"
     run_to_death "$TMP/user"
-    if [ "$STATUS" -ne 134 ] || ! grep -q "compile without -fsplit-stack" "$TMP/said"; then
+    if [[ "$STATUS" -ne 134 ]] || ! grep -q "compile without -fsplit-stack" "$TMP/said"; then
         fail "$cc -fsplit-stack: status $STATUS, $(cat "$TMP/said")"
     fi
     echo "$cc: a coroutine with -fsplit-stack is named"

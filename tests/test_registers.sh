@@ -63,7 +63,7 @@ RUN=()
 run_variant() {
     local cc=$1 objects=$2 with_library=$4 options sources
     read -ra options <<<"$3"
-    if [ -n "$with_library" ]; then
+    if [[ -n "$with_library" ]]; then
         sources=("${LIBRARY[@]}")
     else
         sources=("$objects/aco.o" "$objects/acosw.o")
@@ -130,10 +130,10 @@ read_avx512() {
             "${C_WARNINGS[@]}" -I. -c tests/programs/registers.c -o "$TMP/registers.o"
         must "$cc $level ${AVX512[*]}: does not compile" "$cc" "$level" "${AVX512[@]}" \
             "${C_WARNINGS[@]}" -I. -S tests/programs/registers_avx512.c -o "$TMP/registers_avx512.s"
-        [ "$(grep -cE 'jmpq?\s+\*' "$TMP/registers_avx512.s")" -eq 2 ] ||
+        [[ "$(grep -cE 'jmpq?\s+\*' "$TMP/registers_avx512.s")" -eq 2 ]] ||
             fail "$cc $level: not the two switches that are to be read"
         registers_read_on_arrival "$TMP/registers_avx512.s" >"$TMP/read"
-        if [ -s "$TMP/read" ]; then
+        if [[ -s "$TMP/read" ]]; then
             sort -u "$TMP/read" >&2
             fail "$cc $level ${AVX512[*]}: these are taken for kept by the switch"
         fi
@@ -164,7 +164,7 @@ check_two_modes() {
     read -ra cc <<<"${CROSS[arm]/-marm/}"
     read -ra RUN <<<"${EMULATOR[arm]}"
     for main in -marm -mthumb; do
-        its=$([ "$main" = -marm ] && echo -mthumb || echo -marm)
+        its=$([[ "$main" == -marm ]] && echo -mthumb || echo -marm)
         for library in -marm -mthumb; do
             must "the library does not compile" "${cc[@]}" "$library" -O2 -I. -c aco.c \
                 -o "$TMP/aco.o"
@@ -191,7 +191,7 @@ failed=0
 for cc in "${FOUND[@]}"; do
     for width in "${WIDTHS[@]}"; do
         only=("${ONLY_X86_64[@]}")
-        [ "$width" = -m64 ] || only=("${ONLY_I386[@]}")
+        [[ "$width" == -m64 ]] || only=("${ONLY_I386[@]}")
         (run_variants "$cc" "$width" "${only[@]}") || failed=1
         (run_intel "$cc" "$width") || failed=1
         (run_without_floating_point "$cc" "$width") || failed=1
@@ -202,10 +202,10 @@ for name in "${FOREIGN[@]}"; do
     read -ra RUN <<<"${EMULATOR[$name]}"
     read -r cc width <<<"${CROSS[$name]}"
     only=()
-    [ -z "${ONLY_FOREIGN[$name]:-}" ] || mapfile -t only <<<"${ONLY_FOREIGN[$name]}"
+    [[ -z "${ONLY_FOREIGN[$name]:-}" ]] || mapfile -t only <<<"${ONLY_FOREIGN[$name]}"
     (run_variants "$cc" "$width" "${only[@]}") || failed=1
 done
-if [ -n "${CROSS[arm]:-}" ]; then
+if [[ -n "${CROSS[arm]:-}" ]]; then
     (check_two_modes) || failed=1
 fi
 exit "$failed"

@@ -92,7 +92,7 @@ build() {
 # Runs a program that must end well and say nothing.
 check_silence() {
     must "$what: fails: $* (ASAN_OPTIONS=$ASAN_OPTIONS)" "${SANITIZED[@]}" "$@"
-    [ ! -s "$TMP/said" ] || fail "$what: $* says: $(head -n 5 "$TMP/said")"
+    [[ ! -s "$TMP/said" ]] || fail "$what: $* says: $(head -n 5 "$TMP/said")"
 }
 
 check_error() {
@@ -101,7 +101,7 @@ check_error() {
     pattern=${REPORTS[$error]//@/sanitized_errors\\.c:$line}
     run_to_death "${SANITIZED[@]}" "$TMP/errors" "$error"
     report=$(tr '\n' ' ' <"$TMP/said")
-    if [ "$STATUS" -eq 0 ] || [[ ! $report =~ $pattern ]]; then
+    if [[ "$STATUS" -eq 0 ]] || [[ ! $report =~ $pattern ]]; then
         head -n 40 "$TMP/said" >&2
         fail "$what: $error at line $line: status $STATUS, and no report that matches $pattern"
     fi
@@ -159,14 +159,14 @@ check_build() {
     must "$what: the switch does not compile" "$cc" "${options[@]}" -c acosw.S -o "$TMP/acosw.o"
     build "$cc" tests/programs/sanitized_clean.c clean "${options[@]}" "${C_WARNINGS[@]}"
     build "$cc" tests/programs/sanitized_errors.c errors "${options[@]}" "${C_WARNINGS[@]}"
-    if [ -n "$cxx" ]; then
+    if [[ -n "$cxx" ]]; then
         build "$cxx" tests/programs/cxx_user.cc cxx "${options[@]}" -std=c++11
     fi
     for fake_stacks in 0 1; do
         set_fake_stacks "$fake_stacks"
         check_clean
         check_errors
-        [ -z "$cxx" ] || check_exceptions
+        [[ -z "$cxx" ]] || check_exceptions
         [[ $what == *address* ]] || break
     done
     echo "$what${cxx:+ ($cxx)}"
@@ -183,7 +183,7 @@ for build in "${BUILDS[@]}"; do
         echo "${words[*]}: such programs can't be made or run, not tested"
         continue
     fi
-    [ -z "$cxx" ] || compiles_cxx "$cxx ${words[1]}" "$cxx" "${words[1]}" || cxx=
+    [[ -z "$cxx" ]] || compiles_cxx "$cxx ${words[1]}" "$cxx" "${words[1]}" || cxx=
     check_build "$cxx" "${words[@]}"
     ct_builds=$((ct_builds + 1))
 done

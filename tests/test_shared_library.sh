@@ -64,5 +64,5 @@ have readelf || skip "readelf is needed"
 mapfile -t FUNCTIONS < <(sed -nE 's/^ +([a-z0-9_]+);/\1/p' libaco.map)
 ((${#FUNCTIONS[@]})) || fail "no functions were found in libaco.map"
 check "$CC" "" "$(realpath "$OUTPUT")"
-[ -z "$M32" ] || PROCESSOR=m32 check_foreign "$CC" -m32
+[[ -z "$M32" ]] || PROCESSOR=m32 check_foreign "$CC" -m32
 on_each_foreign check_foreign

@@ -27,7 +27,7 @@ check() {
     # The command's words between gcc and -o; a pattern among them is expanded.
     # shellcheck disable=SC2207
     sources=($(block sh 1 | sed -n 's/^gcc \(.*\) -o .*/\1/p'))
-    [ ${#sources[@]} -gt 0 ] || fail "no command in the README"
+    [[ ${#sources[@]} -gt 0 ]] || fail "no command in the README"
     must "$what: the example does not compile" \
         "$1" "$2" "${C_WARNINGS[@]}" "${sources[@]}" -o "$TMP/program"
     must "$what: the example does not see what it should" "$TMP/program"
@@ -37,7 +37,7 @@ check() {
     echo "$what: caught; $(sed -n 's/^ *\(.*main: overwritten\)/\1/p' "$TMP/printed")"
 }
 
-[ -d "$EXAMPLE" ] || skip "there is no $EXAMPLE"
+[[ -d "$EXAMPLE" ]] || skip "there is no $EXAMPLE"
 find_compilers gcc clang
 for compiler in "${FOUND[@]}"; do
     for i in "${!WIDTHS[@]}"; do

@@ -85,7 +85,7 @@ put_breakpoints() {
 # Of arm64 alone, with return addresses signed.
 # shellcheck disable=SC2317 # on_each_foreign calls it
 check_signed() {
-    [ "$PROCESSOR" = arm64 ] || return 0
+    [[ "$PROCESSOR" == arm64 ]] || return 0
     local compile objects=$TMP/signed option=-mbranch-protection=standard
     local RUN=("${RUN[@]}" -cpu max)
     read -ra compile <<<"$1 $2"

@@ -67,7 +67,7 @@ cp "$TMP/headers.c" "$TMP/headers.cc"
 compile() {
     local what=$1 options=() source
     shift
-    while [ "$1" != -- ]; do
+    while [[ "$1" != -- ]]; do
         options+=("$1")
         shift
     done

@@ -22,7 +22,7 @@ find_cxx() {
             -c tests/fuzz/catching_level.cc -o "$TMP/catching_level.o"
         CXX_LEVEL=("$TMP/catching_level.o" -lstdc++)
     else
-        [ -z "$INSTALLED" ] || fail "$*: no C++, though -i was to install it"
+        [[ -z "$INSTALLED" ]] || fail "$*: no C++, though -i was to install it"
         echo "$*: no C++, not tested with it"
     fi
 }

@@ -331,7 +331,7 @@ if have gdb-multiarch; then
     HAS_LOCALS=1
     on_each_foreign look_through_stub
 else
-    [ -z "$INSTALLED" ] || fail "gdb-multiarch was not found, though -i was to install it"
+    [[ -z "$INSTALLED" ]] || fail "gdb-multiarch was not found, though -i was to install it"
     echo "other processors: gdb-multiarch was not found, not tested"
 fi
 find_compilers gcc clang

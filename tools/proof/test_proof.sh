@@ -12,7 +12,7 @@
 . tests/harness.sh
 
 MUTANTS=--mutants
-[ "${1:-}" != --all-mutants ] || MUTANTS=--all-mutants
+[[ "${1:-}" != --all-mutants ]] || MUTANTS=--all-mutants
 read -ra compiler <<<"$CC"
 
 # The python3 that comes first may not be the one that Debian's modules belong to.
@@ -124,7 +124,7 @@ check_inline() {
     label_switches <"$TMP/user.s" >"$TMP/labelled.s"
     assemble acosw.S "$TMP/acosw.o" "$@"
     LIBRARY=''
-    [ "$1" != -fno-pic ] || compile_library "$what" aco.c "$@"
+    [[ "$1" != -fno-pic ]] || compile_library "$what" aco.c "$@"
     link_inline "$what" "$TMP/labelled.s"
     prove "$what" ${keeps:+"--inline-keeps=$keeps"} "--source=$TMP/source" "$TMP/both.o"
     [[ $(<"$TMP/said") == *"acosw, inline_1, inline_2;"* ]] || fail "$what: no inline switch found"
@@ -149,7 +149,7 @@ reject_inline() {
     local what="${COMPILE[0]} $NAME, inline: $1" reason=$2 edit=$3 file=${4:-labelled.s}
     sed "$edit" "$TMP/$file" >"$TMP/fault.$file"
     ! cmp -s "$TMP/$file" "$TMP/fault.$file" || fail "$what: the edit finds nothing"
-    if [ "$file" = labelled.s ]; then
+    if [[ "$file" == labelled.s ]]; then
         link_inline "$what" "$TMP/fault.$file"
         expect_refusal "$what" "$reason" "$TMP/both.o"
     else
@@ -159,7 +159,7 @@ reject_inline() {
 }
 
 check_inline_faults_-fPIC() {
-    [ "$NAME" != -m32 ] ||
+    [[ "$NAME" != -m32 ]] ||
         reject_inline "wrong GOT" "C5: calls through the PLT" \
             's/\(_GLOBAL_OFFSET_TABLE_+([^)]*\))/\1+1)/'
 }
@@ -171,10 +171,10 @@ check_inline_faults_-fno-pic() {
     arm64) named=v9 pad="s/hint.#*36//" ;;
     esac
     reject_inline "register not named" "C2.0: " "s/\"$named\",//" source
-    [ "$NAME" != -m64 ] || reject_inline "MMX not named" "C2.0: .* mm7" 's/"mm7"/"mm6"/' source
+    [[ "$NAME" != -m64 ]] || reject_inline "MMX not named" "C2.0: .* mm7" 's/"mm7"/"mm6"/' source
     reject_inline "no landing pad" "X7: .from. has no landing pad" \
         "/^inline_.*_begin/,/^inline_.*_end/{$pad}"
-    [ "${COMPILE[*]}" != "gcc -m64" ] || check_ferry_faults
+    [[ "${COMPILE[*]}" != "gcc -m64" ]] || check_ferry_faults
 }
 
 # reject_ferry WHAT REASON EDIT: aco.c with the edit.
@@ -226,7 +226,7 @@ reject() {
 
 check_x86_faults() {
     local word=8 to=%rsi from=%rdi sp=%rsp saved=%r15 scratch=%r11
-    [ "$NAME" = -m64 ] || word=4 to=%ecx from=%eax sp=%esp saved=%edi scratch=%edx
+    [[ "$NAME" == -m64 ]] || word=4 to=%ecx from=%eax sp=%esp saved=%edi scratch=%edx
     local bp_load="mov[lq] .*($to), %[re]bp" jump='^ *jmp[lq] \*.*'
     preprocess
 
@@ -265,8 +265,8 @@ check_x86_faults() {
 # With the names of registers that check_x86_faults() has, and what it works on.
 check_x86_protector_faults() {
     local name
-    [ "$NAME" = -m64 ] || reject "wrong GOT" "C5: calls through the PLT" 's/(\.-1b)/(.-1b+1)/'
-    [ "$NAME" = -m64 ] ||
+    [[ "$NAME" == -m64 ]] || reject "wrong GOT" "C5: calls through the PLT" 's/(\.-1b)/(.-1b+1)/'
+    [[ "$NAME" == -m64 ]] ||
         reject "protector not written anew" "stack-4 are written" '/movl %eax, 12(%esp)/d'
     reject "protector overwritten" "(I4: the protector|M: writes 4 bytes at stack\\+12)" \
         "s/sub[lq] \$16, $sp/sub \$0, $sp/"
@@ -349,12 +349,12 @@ check_arm64_protector_faults() {
 # that it may be addressing its frame through.
 check_x86() {
     local cc base=rbx
-    [ "$1" = -m64 ] || base=esi
+    [[ "$1" == -m64 ]] || base=esi
     NAME=$1 PROTECTION=-fcf-protection=full
     for cc in "${FOUND[@]}"; do
         COMPILE=("$cc" "$1")
-        [ "$cc" = clang ] || check_all_inline ""
-        [ "$cc" != clang ] || check_all_inline "$base"
+        [[ "$cc" == clang ]] || check_all_inline ""
+        [[ "$cc" != clang ]] || check_all_inline "$base"
     done
     COMPILE=("${compiler[@]}" "$1")
     check_acosw
@@ -377,7 +377,7 @@ for width in "${WIDTHS[@]}"; do
     check_x86 "$width"
     echo "$width: each fault in the source is found"
 done
-if [ -n "${CROSS[arm64]:-}" ]; then
+if [[ -n "${CROSS[arm64]:-}" ]]; then
     check_arm64
     echo "arm64: each fault in the source is found"
 fi

@@ -10,7 +10,7 @@
 HERE=extra/cancel
 
 c_compiler_of() {
-    if [ "$1" = g++ ]; then echo gcc; else echo clang; fi
+    if [[ "$1" == g++ ]]; then echo gcc; else echo clang; fi
 }
 
 # build CXX OPTION...: the program in $TMP/program.
@@ -37,7 +37,7 @@ export GLIBC_TUNABLES=glibc.malloc.perturb=165
 # check_end RULE MESSAGE: breaking the rule ends in abort(), with the message.
 check_end() {
     run_to_death "${RUN[@]}" "$TMP/program" "$1"
-    if [ "$STATUS" -ne 134 ] || ! grep -q "$2" "$TMP/said"; then
+    if [[ "$STATUS" -ne 134 ]] || ! grep -q "$2" "$TMP/said"; then
         cat "$TMP/said" >&2
         fail "$what: $1: status $STATUS, and not the message: $2"
     fi

@@ -14,7 +14,7 @@ HERE=extra/exceptions
 check() {
     local cxx cc=gcc source objects=()
     read -r -a cxx <<<"$1"
-    [ "${cxx[0]}" = g++ ] || cc=clang
+    [[ "${cxx[0]}" == g++ ]] || cc=clang
     local what="$*"
     shift
     for source in aco.c acosw.S extra/cancel/aco_cancel.c "$HERE/aco_exceptions.c"; do

@@ -7,7 +7,7 @@
 . tests/harness.sh
 
 EXAMPLE=examples/skynet.c
-[ -f "$EXAMPLE" ] || skip "there is no $EXAMPLE"
+[[ -f "$EXAMPLE" ]] || skip "there is no $EXAMPLE"
 
 # check COMPILER WIDTH
 check() {
