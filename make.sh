@@ -6,7 +6,7 @@
 # built again only if something that it is made of, or the command, has changed. Relies on bash 4.4,
 # a C compiler and binutils; tools/dependencies lists what else there is to have.
 set -euo pipefail
-shopt -s nullglob extglob
+shopt -s nullglob
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 readonly USAGE="usage: ./make.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] [-o no-musl]
@@ -291,8 +291,8 @@ read_asked() {
 find_newest() {
     local file
     NEWEST=aco.h
-    for file in {tests,extra/*,extra/*/tests}/{*.h,!(test_*).c}; do
-        [[ ! $file -nt $NEWEST ]] || NEWEST=$file
+    for file in {tests,extra/*,extra/*/tests}/*.[ch]; do
+        [[ $file == */test_*.c || ! $file -nt $NEWEST ]] || NEWEST=$file
     done
 }
 

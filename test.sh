@@ -6,7 +6,7 @@
 # longest go first. Ends with a summary, with what was not tested, and with 0 only if some test ran
 # and none failed. Relies on make.sh next to it.
 set -euo pipefail
-shopt -s nullglob extglob
+shopt -s nullglob
 
 readonly USAGE="usage: ./test.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] [-o no-musl] [-h]
                  [quick | [loop] [NAME...] | version_check=X.Y.Z]

@@ -10,6 +10,8 @@
 #   INSTALLED  not empty if ./make.sh -i has installed all that tests need
 #   OPTIONS  those that ./test.sh was called with, -o no-m32 and the like
 # Of other processors, test.sh leaves in $OUTPUT/.foreign which of them programs can be built for.
+# A script whose header has a line "# parts: ..." is run once for each of these, with it as argument;
+# where they are processors, this file sees to it.
 # They exit with 0 if all is well, 77 if there is nothing they can test here, and otherwise with
 # another status after having said why.
 #
@@ -25,12 +27,21 @@ trap 'rm -rf "$TMP"' EXIT
 mapfile -t C_WARNINGS < <(grep -s '^-' tools/warnings && echo -Werror)
 mapfile -t WARNINGS < <(printf '%s\n' "${C_WARNINGS[@]}" | grep -v -e -Wstrict-prototypes)
 
+# The processor that a script with parts is to test; all of them if not set.
+PART=
+case ${1:-} in
+x86_64 | i386 | arm64 | riscv64 | arm | thumb) PART=$1 ;;
+esac
+
 # Options for each kind of processor that can be tested.
-WIDTHS=(-m64)
-if [[ -n "$M32" ]]; then
-    WIDTHS+=(-m32)
-else
-    echo "i386: not available, not tested"
+WIDTHS=()
+[[ -n $PART && $PART != x86_64 ]] || WIDTHS+=(-m64)
+if [[ -z $PART || $PART == i386 ]]; then
+    if [[ -n $M32 ]]; then
+        WIDTHS+=(-m32)
+    else
+        echo "i386: not available, not tested"
+    fi
 fi
 
 # The names of other processors for which programs can be built and run, and of each the compiler with
@@ -39,11 +50,19 @@ FOREIGN=()
 declare -A CROSS EMULATOR CROSS_CMOCKA
 if [[ -f "$OUTPUT/.foreign" ]]; then
     while IFS='|' read -r name emulator command cmocka; do
+        [[ -z $PART || $PART == "$name" ]] || continue
         FOREIGN+=("$name")
         EMULATOR[$name]=$emulator CROSS[$name]=$command CROSS_CMOCKA[$name]=$cmocka
     done <"$OUTPUT/.foreign"
 fi
-[[ ${#FOREIGN[@]} -gt 0 ]] || echo "other processors: not available, not tested"
+if [[ -n $PART ]]; then
+    ((${#WIDTHS[@]} + ${#FOREIGN[@]})) || {
+        echo "skipped: $PART is not available"
+        exit 77
+    }
+elif ((${#FOREIGN[@]} == 0)); then
+    echo "other processors: not available, not tested"
+fi
 
 # The one of them that on_each_foreign is at; what runs programs: nothing, or its emulator; and
 # options for what uses cmocka.
@@ -188,6 +207,43 @@ find_compilers() {
         fi
     done
     [[ ${#FOUND[@]} -gt 0 ]] || skip "none of $* was found"
+}
+
+# Whether a command, with the library of that, makes a C test.
+links_cmocka() {
+    {
+        printf '#include <%s>\n' stdarg.h stddef.h stdint.h setjmp.h cmocka.h
+        echo 'int main(void) { return 0; }'
+    } | "$@" -x c - -o "$TMP/empty" 2>/dev/null
+}
+
+# Leaves of WIDTHS and FOREIGN those for which there is cmocka; skips the test if there is none.
+need_cmocka() {
+    local name words left=("${WIDTHS[@]}" "${FOREIGN[@]}")
+    WIDTHS=() FOREIGN=()
+    for name in "${left[@]}"; do
+        if [[ $name == -m* ]]; then
+            read -ra words <<<"$CC $name -lcmocka"
+        else
+            read -ra words <<<"${CROSS[$name]} ${CROSS_CMOCKA[$name]}"
+        fi
+        if ! links_cmocka "${words[@]}"; then
+            echo "$name: no cmocka, not tested"
+        elif [[ $name == -m* ]]; then
+            WIDTHS+=("$name")
+        else
+            FOREIGN+=("$name")
+        fi
+    done
+    ((${#WIDTHS[@]} + ${#FOREIGN[@]})) || lack "no cmocka: apt-get install libcmocka-dev"
+}
+
+# Whether a command compiles C++, whatever it has of headers.
+speaks_cxx() {
+    echo 'int i;' | "$@" -x c++ -fsyntax-only - 2>/dev/null || {
+        echo "$1: no C++, not tested"
+        return 1
+    }
 }
 
 # The libraries that make.sh has built.

@@ -133,13 +133,17 @@ check_way() {
 
 # check_ways COMPILER OPTIONS: what the compiler and its linker have of these.
 check_ways() {
-    local way language compiling linking sections="-ffunction-sections -fdata-sections" flto=''
-    local ways=("c|-O2|" "c++|-O2|" "c|-O2 -fPIC|-shared -Wl,-z,defs")
+    local way language='' compiling linking sections="-ffunction-sections -fdata-sections" flto=''
+    local ways=("c|-O2|" "c|-O2 -fPIC|-shared -Wl,-z,defs")
     what="${PROCESSOR:-$1 $2}"
     read -ra compiler <<<"$1 $2"
     build_library
+    if speaks_cxx "${compiler[@]}"; then
+        ways+=("c++|-O2|")
+        language=c++
+    fi
     if printf '#if !__has_attribute(retain)\n#error\n#endif\n' | "$1" -E - >/dev/null 2>&1; then
-        ways+=("c++|-O2 -fno-pie $sections|-no-pie -Wl,--gc-sections")
+        ways+=("${language:-c}|-O2 -fno-pie $sections|-no-pie -Wl,--gc-sections")
         flto="$sections|-Wl,--gc-sections"
     fi
     for way in "${ways[@]}"; do

@@ -21,7 +21,8 @@ check() {
         "${C_WARNINGS[@]}" "$copy"/{user,"$name"}.c "$TMP"/{aco,acosw}.o -o "$copy/user" -lpthread
     must "$cc $2: $name.h is no C99" "$cc" "${width[@]}" -std=c99 -pedantic "${C_WARNINGS[@]}" \
         -fsyntax-only "$copy/user.c"
-    must "$cc $2: $name.h is no C++11" "$cc" "${width[@]}" -std=c++11 -pedantic "${WARNINGS[@]}" \
+    ! speaks_cxx "$cc" ||
+        must "$cc $2: $name.h is no C++11" "$cc" "${width[@]}" -std=c++11 -pedantic "${WARNINGS[@]}" \
         -fsyntax-only -x c++ "$copy/user.c"
 }
 

@@ -7,6 +7,7 @@
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
+need_cmocka
 
 # Of each compiler and kind of processor.
 VARIANTS=(

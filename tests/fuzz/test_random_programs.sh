@@ -6,6 +6,7 @@
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
+need_cmocka
 
 readonly PROGRAMS=3000
 readonly SOURCES=(tests/fuzz/{random_programs,fuzz_programs,operations,model}.c

@@ -6,6 +6,7 @@
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
+need_cmocka
 
 HERE=extra/threads
 SOURCES=("$HERE/tests/test_hand_over.c" "$HERE/aco_threads.c" tests/harness.c aco.c acosw.S)
