@@ -4,6 +4,7 @@
 # Header and library compile as C++ of every year, without a warning; a C++ program with objects,
 # exceptions and containers in its coroutines works with a library compiled as C or as C++, and a C
 # program works with the latter.
+# parts: x86_64 i386 arm64 riscv64 arm thumb
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh

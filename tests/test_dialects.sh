@@ -4,6 +4,7 @@
 # Header and library compile in every dialect of C, strict ones too, without a warning, with gcc and
 # with clang. The header brings no macro that is not ours. aco_assert_override.h goes with
 # <assert.h>, and its assertions are active with NDEBUG.
+# parts: x86_64 i386 arm64 riscv64 arm thumb
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh

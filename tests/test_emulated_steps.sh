@@ -4,6 +4,7 @@
 # The switch on other processors, instruction by instruction: gdb steps emulated_steps.c under
 # qemu, and emulated_steps.py looks. It must find faults, too, that are put into acosw.S. Needs
 # gdb-multiarch.
+# parts: arm64 riscv64 arm thumb
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh

@@ -5,12 +5,15 @@
 # programs pass, in the plain and in the stress build. Relies on musl-gcc, on a libgcc for which
 # musl_unwinder.c stands in for glibc, and on the sources of cmocka that ./make.sh -i leaves in
 # output/. What a test can't look at there, REASONS says, with a word that stands in its source.
+# parts: plain stress
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
 
 shopt -s nullglob
-readonly BUILDS=("" "-DACO_CONFIG_STRESS -DACO_CONFIG_SHARE_FPU_MXCSR_ENV")
+declare -rA BUILDS=([plain]="" [stress]="-DACO_CONFIG_STRESS -DACO_CONFIG_SHARE_FPU_MXCSR_ENV")
+PARTS=("$@")
+(($#)) || PARTS=("${!BUILDS[@]}")
 readonly TESTS=(tests/test_*.c extra/*/tests/test_*.c)
 readonly SOURCES=(aco.c acosw.S extra/*/aco_*.c tests/harness.c tests/musl_unwinder.c)
 
@@ -64,7 +67,8 @@ for source in "${!REASONS[@]}"; do
 done
 must "cmocka does not compile" musl-gcc -O1 -w -DHAVE_SIGNAL_H -I"$CMOCKA_INCLUDE" \
     -c "$CMOCKA_SOURCES" -o "$TMP/cmocka.o"
-for build in "${BUILDS[@]}"; do
+for part in "${PARTS[@]}"; do
+    build=${BUILDS[$part]}
     read -ra options <<<"$build"
     build_objects "${options[@]}"
     ((${#TESTS[@]})) || fail "there are no tests"

@@ -4,17 +4,21 @@
 # The test programs of the project, and of its optional parts, under AddressSanitizer with
 # UndefinedBehaviorSanitizer, and under ThreadSanitizer; each in the plain and in the stress build.
 # Where a test can't be run so, REASONS says why.
+# parts: address address.stress thread thread.stress
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
+need_cmocka
 
 shopt -s nullglob
-readonly BUILDS=(
-    "-fsanitize=address,undefined"
-    "-fsanitize=address,undefined -DACO_CONFIG_STRESS"
-    "-fsanitize=thread"
-    "-fsanitize=thread -DACO_CONFIG_STRESS"
+declare -rA BUILDS=(
+    [address]="-fsanitize=address,undefined"
+    [address.stress]="-fsanitize=address,undefined -DACO_CONFIG_STRESS"
+    [thread]="-fsanitize=thread"
+    [thread.stress]="-fsanitize=thread -DACO_CONFIG_STRESS"
 )
+PARTS=("$@")
+(($#)) || PARTS=("${!BUILDS[@]}")
 readonly TESTS=(tests/test_*.c extra/*/tests/test_*.c)
 readonly LIBRARY=(aco.c acosw.S extra/*/aco_*.c)
 
@@ -82,7 +86,8 @@ run_build() {
 }
 
 ct_builds=0
-for build in "${BUILDS[@]}"; do
+for part in "${PARTS[@]}"; do
+    build=${BUILDS[$part]}
     read -ra options <<<"$build"
     if can_run "${compile[@]}" "${options[@]}"; then
         run_build "${options[@]}"

@@ -2,16 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Lets libFuzzer run programs of all that coroutines do to each other against a model, in every
-# build that the model knows. FUZZ_SECONDS in the environment says for how long, in all, 240
+# build that the model knows. FUZZ_SECONDS in the environment says for how long, in all, 120
 # if not set: it is split evenly, and as many builds run at a time as there are processors. What
 # fails a build is left in $OUTPUT/fuzz together with the fuzzer, which replays it.
+# parts: standaloneFPUenv standaloneFPUenv.stress shareFPUenv shareFPUenv.stress
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
+need_cmocka
 
-: "${FUZZ_SECONDS:=240}"
+: "${FUZZ_SECONDS:=120}"
+[[ $FUZZ_SECONDS =~ ^[1-9][0-9]*$ ]] || fail "FUZZ_SECONDS=$FUZZ_SECONDS is no number of seconds"
 readonly SANITIZERS=fuzzer,address,undefined
-readonly BUILDS=({standaloneFPUenv,shareFPUenv}{,.stress})
+BUILDS=({standaloneFPUenv,shareFPUenv}{,.stress})
+readonly EACH=$(((FUZZ_SECONDS + ${#BUILDS[@]} - 1) / ${#BUILDS[@]})) # seconds
+(($# == 0)) || BUILDS=("$1")
 readonly RESULTS=$OUTPUT/fuzz
 
 # The model has no constants that a mutation would have to guess, so comparisons are not watched.
@@ -68,13 +73,11 @@ fuzz() {
     local build=$1 TMP=$TMP/$1
     mkdir -p "$TMP"
     compile "$build"
-    (ulimit -c 0 && exec "$(program_of "$build")" "${FUZZ[@]}" -max_total_time="$seconds" \
+    (ulimit -c 0 && exec "$(program_of "$build")" "${FUZZ[@]}" -max_total_time="$EACH" \
         -artifact_prefix="$RESULTS/$build.") > "$TMP/log" 2>&1 || report "$build" "$TMP/log"
 }
 
-[[ $FUZZ_SECONDS =~ ^[1-9][0-9]*$ ]] || fail "FUZZ_SECONDS=$FUZZ_SECONDS is no number of seconds"
 need_libfuzzer
-seconds=$(((FUZZ_SECONDS + ${#BUILDS[@]} - 1) / ${#BUILDS[@]}))
 jobs=$(nproc)
 mkdir -p "$RESULTS"
 
@@ -96,7 +99,7 @@ total=0
 for build in "${BUILDS[@]}"; do
     count=$(awk '/^stat::number_of_executed_units:/ { print $2 }' "$TMP/$build/log")
     ((count > 0)) || fail "$build: no program was run"
-    printf '%-24s %9d programs, %d s\n' "$build" "$count" "$seconds"
+    printf '%-24s %9d programs, %d s\n' "$build" "$count" "$EACH"
     total=$((total + count))
 done
 printf '%d programs run\n' "$total"

@@ -7,6 +7,7 @@
 # acosw.S that it executes, and for faults put into the sources. By hand, --all-mutants changes
 # each bit instead of two bits of each byte, which takes some minutes; here only the shortest builds
 # have that.
+# parts: x86_64 i386 arm64
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
