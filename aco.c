@@ -313,142 +313,6 @@ static void *try_allocate(size_t sz)
                : note_failure(allocate == malloc ? "malloc" : "the program's allocator", sz);
 }
 
-/* ==== Thread state =========================================================================== */
-
-/* Its only symbol has the configuration in its name. Objects compiled with the header of libaco
- * 1.x, whose structs have another layout, refer to the plain name and don't link. */
-__thread aco_t *aco_gtls_co;
-#ifdef ACO_CONFIG_LIST
-__thread aco_t *aco_i_gtls_list;
-#endif
-
-static __thread struct {
-    char is_ready;            /* aco_thread_init() was called */
-    uint32_t control_words;   /* for new coroutines, in the form of reg[ACO_REG_IDX_FPU] */
-    aco_cofuncp_t last_word;  /* not NULL once is_ready */
-} aco_thread;
-
-int aco_version(void)
-{
-    return ACO_VERSION;
-}
-
-static void default_last_word(void)
-{
-    aco_i_fail("aco_exit", aco_gtls_co,
-               "the entry function returned: end it with aco_exit(), or see aco_return_ends()");
-}
-
-void aco_funcp_protector(void)
-{
-    aco_thread.last_word();
-    abort();
-}
-
-/* acosw.S defines it under a name with its configuration: a different one does not link. */
-extern const char ACO_SWITCH_CONFIG[];
-
-void aco_runtime_test(void)
-{
-    const char *switch_config = ACO_SWITCH_CONFIG;
-    ACO_LAUNDER(switch_config);
-    aco_assert(switch_config != NULL); /* always true; the use makes the reference */
-    long page_sz = sysconf(_SC_PAGESIZE);
-    aco_assert(page_sz > 0 && (size_t)page_sz % STACK_ALIGNMENT == 0);
-}
-
-/* Before glibc 2.34 these are in libpthread, which programs without threads don't link. */
-#ifdef __GLIBC__
-#if !__GLIBC_PREREQ(2, 34)
-#pragma weak pthread_key_create
-#pragma weak pthread_key_delete
-#pragma weak pthread_setspecific
-#define HAS_THREADS (pthread_key_create != NULL)
-#endif
-#endif
-#ifndef HAS_THREADS
-#define HAS_THREADS 1
-#endif
-
-/* Not NULL in a prepared thread, so that check_end() runs when it ends. */
-static pthread_key_t prepared;
-static char sees_ends;
-
-/* pthread_exit() and pthread_cancel() unwind the current stack, which for a coroutine ends at its
- * entry function: the unwinder can't continue in the parent, as an inline switch isn't a call. */
-static void check_end(void *thread)
-{
-    const aco_t *co = aco_gtls_co;
-    (void)thread;
-    demand(co == NULL || co->main_co == NULL, "pthread_exit", co, "the thread has ended, or was "
-           "cancelled, while the coroutine ran, and its own cleanups were left out: let it end on "
-           "its own stack");
-}
-
-static __attribute__((constructor)) void begin_to_see_ends(void)
-{
-    sees_ends = HAS_THREADS && pthread_key_create(&prepared, check_end) == 0;
-}
-
-/* The library may be unloaded before a thread ends: then nothing must call check_end(). */
-static __attribute__((destructor)) void see_no_more_ends(void)
-{
-    if (sees_ends) {
-        pthread_key_delete(prepared);
-    }
-}
-
-static void put_version(line_t *line, int version)
-{
-    put_number(line, (uintptr_t)version / 10000, 10);
-    put(line, ".");
-    put_number(line, (uintptr_t)version / 100 % 100, 10);
-    put(line, ".");
-    put_number(line, (uintptr_t)version % 100, 10);
-}
-
-/* A library serves older headers of its major version. */
-static void check_version(int version)
-{
-    if (aco_likely(version <= ACO_VERSION && version / 10000 == ACO_VERSION_MAJOR)) {
-        return;
-    }
-    line_t line;
-    begin(&line, "aco_thread_init");
-    put(&line, "the library is ");
-    put_version(&line, ACO_VERSION);
-    put(&line, ", and can't serve what was compiled with aco.h ");
-    put_version(&line, version);
-    put(&line, ": compile all with the aco.h of the library that is linked");
-    die(&line, aco_gtls_co);
-}
-
-void aco_i_thread_init(aco_cofuncp_t last_word, int version)
-{
-    check_version(version);
-    aco_runtime_test();
-    if (sees_ends) {
-        pthread_setspecific(prepared, &aco_thread);
-    }
-    aco_save_fpucw_mxcsr(&aco_thread.control_words);
-    if (last_word != NULL) {
-        aco_thread.last_word = last_word;
-    } else if (aco_thread.last_word == NULL) {
-        aco_thread.last_word = default_last_word;
-    }
-    aco_thread.is_ready = 1;
-}
-
-/* Whether `co` runs, or waits for a coroutine that it has resumed. */
-static int is_running(const aco_t *co)
-{
-    const aco_t *running = aco_gtls_co;
-    while (running != NULL && running != co) {
-        running = running->main_co;
-    }
-    return running != NULL;
-}
-
 /* ==== Hooks for tools ======================================================================== */
 
 /*
@@ -744,6 +608,142 @@ void *aco_i_fiber_of(aco_t *co)
 #define tell_destroyed(co) ((void)0)
 
 #endif
+
+/* ==== Thread state =========================================================================== */
+
+/* Its only symbol has the configuration in its name. Objects compiled with the header of libaco
+ * 1.x, whose structs have another layout, refer to the plain name and don't link. */
+__thread aco_t *aco_gtls_co;
+#ifdef ACO_CONFIG_LIST
+__thread aco_t *aco_i_gtls_list;
+#endif
+
+static __thread struct {
+    char is_ready;            /* aco_thread_init() was called */
+    uint32_t control_words;   /* for new coroutines, in the form of reg[ACO_REG_IDX_FPU] */
+    aco_cofuncp_t last_word;  /* not NULL once is_ready */
+} aco_thread;
+
+int aco_version(void)
+{
+    return ACO_VERSION;
+}
+
+static void default_last_word(void)
+{
+    aco_i_fail("aco_exit", aco_gtls_co,
+               "the entry function returned: end it with aco_exit(), or see aco_return_ends()");
+}
+
+void aco_funcp_protector(void)
+{
+    aco_thread.last_word();
+    abort();
+}
+
+/* acosw.S defines it under a name with its configuration: a different one does not link. */
+extern const char ACO_SWITCH_CONFIG[];
+
+void aco_runtime_test(void)
+{
+    const char *switch_config = ACO_SWITCH_CONFIG;
+    ACO_LAUNDER(switch_config);
+    aco_assert(switch_config != NULL); /* always true; the use makes the reference */
+    long page_sz = sysconf(_SC_PAGESIZE);
+    aco_assert(page_sz > 0 && (size_t)page_sz % STACK_ALIGNMENT == 0);
+}
+
+/* Before glibc 2.34 these are in libpthread, which programs without threads don't link. */
+#ifdef __GLIBC__
+#if !__GLIBC_PREREQ(2, 34)
+#pragma weak pthread_key_create
+#pragma weak pthread_key_delete
+#pragma weak pthread_setspecific
+#define HAS_THREADS (pthread_key_create != NULL)
+#endif
+#endif
+#ifndef HAS_THREADS
+#define HAS_THREADS 1
+#endif
+
+/* Not NULL in a prepared thread, so that check_end() runs when it ends. */
+static pthread_key_t prepared;
+static char sees_ends;
+
+/* pthread_exit() and pthread_cancel() unwind the current stack, which for a coroutine ends at its
+ * entry function: the unwinder can't continue in the parent, as an inline switch isn't a call. */
+static void check_end(void *thread)
+{
+    const aco_t *co = aco_gtls_co;
+    (void)thread;
+    demand(co == NULL || co->main_co == NULL, "pthread_exit", co, "the thread has ended, or was "
+           "cancelled, while the coroutine ran, and its own cleanups were left out: let it end on "
+           "its own stack");
+}
+
+static __attribute__((constructor)) void begin_to_see_ends(void)
+{
+    sees_ends = HAS_THREADS && pthread_key_create(&prepared, check_end) == 0;
+}
+
+/* The library may be unloaded before a thread ends: then nothing must call check_end(). */
+static __attribute__((destructor)) void see_no_more_ends(void)
+{
+    if (sees_ends) {
+        pthread_key_delete(prepared);
+    }
+}
+
+static void put_version(line_t *line, int version)
+{
+    put_number(line, (uintptr_t)version / 10000, 10);
+    put(line, ".");
+    put_number(line, (uintptr_t)version / 100 % 100, 10);
+    put(line, ".");
+    put_number(line, (uintptr_t)version % 100, 10);
+}
+
+/* A library serves older headers of its major version. */
+static void check_version(int version)
+{
+    if (aco_likely(version <= ACO_VERSION && version / 10000 == ACO_VERSION_MAJOR)) {
+        return;
+    }
+    line_t line;
+    begin(&line, "aco_thread_init");
+    put(&line, "the library is ");
+    put_version(&line, ACO_VERSION);
+    put(&line, ", and can't serve what was compiled with aco.h ");
+    put_version(&line, version);
+    put(&line, ": compile all with the aco.h of the library that is linked");
+    die(&line, aco_gtls_co);
+}
+
+void aco_i_thread_init(aco_cofuncp_t last_word, int version)
+{
+    check_version(version);
+    aco_runtime_test();
+    if (sees_ends) {
+        pthread_setspecific(prepared, &aco_thread);
+    }
+    aco_save_fpucw_mxcsr(&aco_thread.control_words);
+    if (last_word != NULL) {
+        aco_thread.last_word = last_word;
+    } else if (aco_thread.last_word == NULL) {
+        aco_thread.last_word = default_last_word;
+    }
+    aco_thread.is_ready = 1;
+}
+
+/* Whether `co` runs, or waits for a coroutine that it has resumed. */
+static int is_running(const aco_t *co)
+{
+    const aco_t *running = aco_gtls_co;
+    while (running != NULL && running != co) {
+        running = running->main_co;
+    }
+    return running != NULL;
+}
 
 /* ==== Share stacks =========================================================================== */
 
