@@ -327,6 +327,7 @@ static void *try_allocate(size_t sz)
  *   tell_ferry(ferry, parent)  `ferry` will run in place of `parent`, on the same stack
  *   tell_abandoned(co)         `co`, the owner, will never use its frames again
  *   tell_destroyed(co)
+ *   tell_unwound(main_co, sp)  the stack of `main_co` was unwound up to `sp`, by no switch
  *
  * ACO_TELL_SWITCH() of aco.h calls what a sanitizer must know of a switch.
  */
@@ -391,6 +392,7 @@ static void tell_ferry(aco_t *ferry, const aco_t *parent)
 
 #define tell_abandoned(co) ((void)(co))
 #define tell_destroyed(co) ((void)(co))
+#define tell_unwound(main_co, sp) ((void)0)
 
 #elif defined(ACO_USE_ASAN)
 
@@ -536,6 +538,12 @@ static void tell_destroyed(aco_t *co)
     drop_fake_stack(co);
 }
 
+static void tell_unwound(const aco_t *main_co, const char *sp)
+{
+    const char *low = (const char *)main_co->stack_ptr;
+    __asan_unpoison_memory_region(low, (size_t)(sp - low));
+}
+
 /* Both halves of ASan's switch are done here, before SP moves: a coroutine that starts could not do
  * the second one. */
 aco_attr_no_asan void aco_i_tell_switch(aco_t *from, aco_t *to)
@@ -585,6 +593,8 @@ static void tell_destroyed(aco_t *co)
     }
 }
 
+#define tell_unwound(main_co, sp) ((void)0)
+
 /* A coroutine that starts again gets a new fiber: calls in the old one will never return. */
 void *aco_i_fiber_of(aco_t *co)
 {
@@ -606,6 +616,7 @@ void *aco_i_fiber_of(aco_t *co)
 #define tell_ferry(ferry, parent) ((void)0)
 #define tell_abandoned(co) ((void)0)
 #define tell_destroyed(co) ((void)0)
+#define tell_unwound(main_co, sp) ((void)0)
 
 #endif
 
@@ -670,15 +681,26 @@ void aco_runtime_test(void)
 static pthread_key_t prepared;
 static char sees_ends;
 
+/* The main coroutine above `co`. */
+static const aco_t *root_of(const aco_t *co)
+{
+    while (co->main_co != NULL) {
+        co = co->main_co;
+    }
+    return co;
+}
+
 /* pthread_exit() and pthread_cancel() unwind the current stack, which for a coroutine ends at its
  * entry function: the unwinder can't continue in the parent, as an inline switch isn't a call. */
 static void check_end(void *thread)
 {
     const aco_t *co = aco_gtls_co;
     (void)thread;
-    demand(co == NULL || co->main_co == NULL, "pthread_exit", co, "the thread has ended, or was "
-           "cancelled, while the coroutine ran, and its own cleanups were left out: let it end on "
-           "its own stack");
+    if (co != NULL && co->main_co != NULL) {
+        tell_unwound(root_of(co), (const char *)__builtin_frame_address(0));
+        aco_i_fail("pthread_exit", co, "the thread has ended, or was cancelled, while the coroutine "
+                   "ran, and its own cleanups were left out: let it end on its own stack");
+    }
 }
 
 static __attribute__((constructor)) void begin_to_see_ends(void)
@@ -1272,14 +1294,6 @@ int aco_on_own_stack(const void *ptr)
 }
 
 /* ==== Resume ================================================================================= */
-
-static const aco_t *root_of(const aco_t *co)
-{
-    while (co->main_co != NULL) {
-        co = co->main_co;
-    }
-    return co;
-}
 
 /*
  * For aco_resume() and similar calls if aco_gtls_co is not the parent of `co`: in the first resume
