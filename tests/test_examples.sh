@@ -60,7 +60,7 @@ check_usage() {
     while read -r -n 1 letter; do
         grep -q "^  -$letter " "$TMP/usage" || fail "$1: -h does not tell of -$letter"
     done < <(printf '%s' "$letters")
-    "$TMP/program" -? 2>"$TMP/complaint" || status=$?
+    "$TMP/program" '-?' 2>"$TMP/complaint" || status=$?
     ((status == 2)) || fail "$1: a wrong option: status $status, not 2"
     diff "$TMP/usage" <(grep -v 'invalid option' "$TMP/complaint") >&2 ||
         fail "$1: a wrong option brings another text than -h"
