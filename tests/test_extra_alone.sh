@@ -13,6 +13,7 @@ check() {
     local cc=$1 width part=$3 name copy=$TMP/alone
     read -ra width <<<"$2"
     name=$(basename "$part")
+    [[ -e "$part.h" ]] || fail "$part.c is no part, as it has no header: tests lie in tests/ below"
     rm -rf "$copy"
     mkdir "$copy"
     cp aco.h "$part.h" "$part.c" "$copy"
