@@ -27,8 +27,9 @@ declare -A RUN_BY=(
     ["./make.sh run"]=".ci/run: ./make.sh -i run"
     ["./make.sh library"]="test.sh: goal=library"
     ["./test.sh -i"]=".ci/run: ./test.sh -i"
-    ["./test.sh NAME"]='tests/test_runner.sh: bash test.sh "${options[@]}" fails_on_purpose'
-    ["./test.sh loop"]='tests/test_runner.sh: bash test.sh "${options[@]}" loop'
+    ["./test.sh NAME"]="tests/test_runner.sh: bash test.sh fails_on_purpose"
+    ["./test.sh quick"]="tests/test_runner.sh: bash test.sh quick"
+    ["./test.sh loop"]="tests/test_runner.sh: bash test.sh loop"
     ["bench/run.sh"]="bench/test_bench.sh: bench/run.sh --check"
     ["bench/run.sh -i"]="bench/test_bench.sh: bench/run.sh\" -i --check"
     ["bench/run.sh --check --only FILE"]="bench/test_bench.sh: bench/run.sh --check --only"
