@@ -187,7 +187,8 @@ int main(int argc, char **argv)
     if (argc > 1) {
         run_without_keys();
     }
-    const struct CMUnitTest tests[] = {
+    /* Static, as red zones of ASan would stay in a frame that the end of the main thread leaves. */
+    static const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_that_ends_in_a_coroutine_is_found_out),
         cmocka_unit_test(the_main_thread_is_no_exception),
         cmocka_unit_test(one_that_ends_on_its_own_stack_may),
