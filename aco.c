@@ -1330,7 +1330,7 @@ static void prepare(aco_t *co)
     demand(s != NULL && !s->is_destroyed, call, co,
            "its share stack was destroyed: keep that until the coroutine has ended");
     size_t sz = live_sz(s, co);
-    if (co->save_stack.valid_sz == 0 && sz > s->align_limit) {
+    if (sz > s->align_limit) {
         co->reg[ACO_REG_IDX_SP] = s->align_retptr;
     } else if (sz == 0) {
         co->save_stack.valid_sz = 0;
