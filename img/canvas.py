@@ -124,7 +124,7 @@ class Canvas:
         """A line through the points, with a head at the last one."""
         suffix = f"-{kind}" if kind else ""
         neck = self._head(points[-2], points[-1], suffix)
-        self.line(points[:-1] + [neck], kind, dashed)
+        self.line([*points[:-1], neck], kind, dashed)
 
     def line(self, points: list[Point], kind: str = "", dashed: bool = False) -> None:
         """A line through the points; its corners are round."""

@@ -8,8 +8,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Callable
 
 from canvas import Canvas
 
@@ -226,7 +226,7 @@ def steps(c: Canvas, x: float, y: float, more: list[str]) -> None:
     c.text(x, y, "acosw(from, to)", 14, mono=True, bold=True)
     c.lines(x, y + 26, ["1  from keeps: reg[RETADDR, SP, BP, FPU]",
                         "2  control words of to, if they differ", "3  BP, then SP ← reg[] of to",
-                        "4  jump to reg[RETADDR] of to"] + more, 13)
+                        "4  jump to reg[RETADDR] of to", *more], 13)
 
 
 def proof_2() -> Canvas:

@@ -19,7 +19,8 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
 
 CHILDREN = 10
 
@@ -114,7 +115,7 @@ def with_tornado(kind: str) -> Skynet:
     from tornado.ioloop import IOLoop
 
     @gen.coroutine
-    def nested(first: int, ct: int):
+    def nested(first: int, ct: int) -> Generator[Any, int, int]:
         if ct == 1:
             return first
         total = 0
@@ -123,7 +124,7 @@ def with_tornado(kind: str) -> Skynet:
         return total
 
     @gen.coroutine
-    def scheduled(first: int, ct: int):
+    def scheduled(first: int, ct: int) -> Generator[Any, Any, int]:
         yield gen.moment
         if ct == 1:
             return first

@@ -7,6 +7,7 @@ a program and the library must agree on; they get to programs with the package.
 
 import os
 import re
+from typing import Any
 
 from conan import ConanFile
 from conan.tools.cmake import CMake, CMakeToolchain, cmake_layout
@@ -27,15 +28,16 @@ class AcoRecipe(ConanFile):
     topics = ("coroutine", "concurrency", "stack")
     package_type = "library"
     settings = "os", "arch", "compiler", "build_type"
-    options = {"shared": [True, False], "fPIC": [True, False],
-               **{option: [True, False] for option in CONFIGURATION}}
-    default_options = {"shared": False, "fPIC": True, **{option: False for option in CONFIGURATION}}
+    options: Any = {"shared": [True, False], "fPIC": [True, False],
+                    **{option: [True, False] for option in CONFIGURATION}}
+    default_options = {"shared": False, "fPIC": True, **dict.fromkeys(CONFIGURATION, False)}
     implements = ["auto_shared_fpic"]
     languages = ["C"]
 
     def set_version(self) -> None:
         header = load(self, os.path.join(self.recipe_folder, ROOT, "aco.h"))
-        parts = re.findall(r"^#define ACO_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", header, re.MULTILINE)
+        version = r"^#define ACO_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)"
+        parts = re.findall(version, header, re.MULTILINE)
         self.version = ".".join(parts)
 
     def export_sources(self) -> None:

@@ -31,6 +31,8 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 TOOL = "universalmutator==1.14.1"
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -40,28 +42,44 @@ GOAL = 98.0  # percent
 
 # Only tests are judged: a warning, say of a function without a call, rejects no mutant. What
 # C forbids does.
-COMPILE = os.environ.get("CC", "gcc").split() + (
-    "-std=gnu99 -O2 -I. -Werror=implicit-function-declaration -Werror=implicit-int "
-    "-Werror=int-conversion -Werror=incompatible-pointer-types").split()
+COMPILE = [*os.environ.get("CC", "gcc").split(), "-std=gnu99", "-O2", "-I.",
+           "-Werror=implicit-function-declaration", "-Werror=implicit-int",
+           "-Werror=int-conversion", "-Werror=incompatible-pointer-types"]
 LIBRARIES = ["-lcmocka", "-lpthread", "-lm", "-ldl"]
 # What one leaves out, another may compile or run.
-VARIANTS = {
+VARIANTS: dict[str, list[str]] = {
     "plain": [],
     "stress": ["-DACO_CONFIG_STRESS", "-DACO_CONFIG_SHARE_FPU_MXCSR_ENV"],
 }
 
-Mutant = collections.namedtuple("Mutant", "file function line old new text")
-Test = collections.namedtuple("Test", "source sources options link_options")
+Listed = set[tuple[str, str, str, str]]  # file, function, old line, new one
+Unit = tuple[str, tuple[str, ...]]  # a source, and options that tell its objects apart
 
 
-def paths(*patterns):
+class Mutant(NamedTuple):
+    file: str
+    function: str
+    line: int
+    old: str
+    new: str
+    text: str  # of the whole file
+
+
+class Test(NamedTuple):
+    source: str
+    sources: list[str]
+    options: list[str]
+    link_options: list[str]
+
+
+def paths(*patterns: str) -> list[str]:
     return sorted(str(path.relative_to(ROOT)) for p in patterns for path in ROOT.glob(p))
 
 
 # ---- Mutants -------------------------------------------------------------------------------------
 
 
-def enter_tool():
+def enter_tool() -> None:
     """Goes on in an environment that has the tool, which is made at the first run."""
     environment = WORK / "venv"
     done = environment / TOOL
@@ -72,21 +90,22 @@ def enter_tool():
         done.touch()
     if pathlib.Path(sys.prefix) != environment:
         python = environment / "bin/python"
-        os.execv(python, [python, *sys.argv])
+        os.execv(python, [str(python), *sys.argv])
 
 
-def without_comments(text):
+def without_comments(text: str) -> str:
     """The tool leaves out lines with comments. Strings and the numbers of lines stay."""
-    def replace(match):
+    def replace(match: re.Match[str]) -> str:
         return match[0] if match[0][0] in "\"'" else "\n" * match[0].count("\n")
     return re.sub(r"""/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", replace, text,
                   flags=re.DOTALL)
 
 
-def functions_of(lines):
+def functions_of(lines: Iterable[str]) -> list[str | None]:
     """For each line, the name of the function that it is in, or None: bodies start in column 1, or
     are in one line with the head."""
-    names, name, head = [], None, ""
+    names: list[str | None] = []
+    name, head = None, ""
     for line in lines:
         text = line.rstrip()
         is_short = name is None and re.search(r"\) \{.*\}$", text)
@@ -102,11 +121,11 @@ def functions_of(lines):
     return names
 
 
-def normal(text):
+def normal(text: str) -> str:
     return " ".join(text.split())
 
 
-def mutants_of(file):
+def mutants_of(file: str) -> Iterator[Mutant]:
     from universalmutator import mutator
     lines = without_comments((ROOT / file).read_text()).splitlines(keepends=True)
     names = functions_of(lines)
@@ -116,11 +135,11 @@ def mutants_of(file):
     for number, new, *_ in made:
         name = names[number - 1]
         if name is not None:
-            text = "".join(lines[:number - 1] + [new] + lines[number:])
+            text = "".join([*lines[:number - 1], new, *lines[number:]])
             yield Mutant(file, name, number, normal(lines[number - 1]), normal(new), text)
 
 
-def draw(mutants, seed):
+def draw(mutants: Iterable[Mutant], seed: int) -> Iterator[Mutant]:
     """All mutants in the order of trial: one of each function, then a second one, and so on."""
     by_function = collections.defaultdict(list)
     for mutant in mutants:
@@ -136,11 +155,11 @@ def draw(mutants, seed):
         piles = [pile for pile in piles if pile]
 
 
-def read_unpromised(mutants):
+def read_unpromised(mutants: Iterable[Mutant]) -> Listed:
     """Entries of `FILE: FUNCTION`, `- OLD`, one `+ NEW` or more, and the reason, with a blank line
     between entries; `+ *` stands for every mutant of the line."""
     known = {(m.file, m.function, m.old) for m in mutants}
-    listed = set()
+    listed: Listed = set()
     for entry in re.split(r"\n\s*\n", UNPROMISED.read_text()):
         lines = [line.strip() for line in entry.splitlines() if not line.startswith("#")]
         if not lines:
@@ -156,15 +175,15 @@ def read_unpromised(mutants):
     return listed
 
 
-def is_unpromised(mutant, listed):
-    key = mutant[:2] + (mutant.old,)
-    return key + (mutant.new,) in listed or key + ("*",) in listed
+def is_unpromised(mutant: Mutant, listed: Listed) -> bool:
+    key = mutant.file, mutant.function, mutant.old
+    return (*key, mutant.new) in listed or (*key, "*") in listed
 
 
 # ---- Building and running ------------------------------------------------------------------------
 
 
-def find_tests():
+def find_tests() -> list[Test]:
     tests = []
     for source in paths("tests/test_*.c", "extra/*/tests/test_*.c"):
         asked = re.findall(r"^// build(?: x86)?: (.*)", (ROOT / source).read_text(), re.MULTILINE)
@@ -172,18 +191,20 @@ def find_tests():
         link = [word for word in words if word.startswith("-Wl,") or word == "-rdynamic"]
         more = [word for word in words if word.endswith(".c")]
         options = [word for word in words if word not in link + more]
-        tests.append(Test(source, [source] + more, options, link))
+        tests.append(Test(source, [source, *more], options, link))
     return tests
 
 
-LIBRARY = ["acosw.S"] + paths("aco.c", "extra/*/aco_*.c") + ["tests/harness.c"]
+LIBRARY = ["acosw.S", *paths("aco.c", "extra/*/aco_*.c"), "tests/harness.c"]
 
 
-def compile_source(tree, source, options, target):
+def compile_source(tree: pathlib.Path, source: str, options: list[str],
+                   target: pathlib.Path) -> bool:
     """Whether it compiles. Paths are relative: object files are the same wherever a tree lies."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    command = COMPILE + options + ["-MMD", "-c", source, "-o", target]
-    return subprocess.run(command, cwd=tree, stderr=subprocess.DEVNULL).returncode == 0
+    command = [*COMPILE, *options, "-MMD", "-c", source, "-o", str(target)]
+    made = subprocess.run(command, cwd=tree, stderr=subprocess.DEVNULL, check=False)
+    return made.returncode == 0
 
 
 class Invalid(Exception):
@@ -191,32 +212,34 @@ class Invalid(Exception):
 
 
 class Build:
-    """The object files of the original, in one variant, and how much of a processor's time each test
-    takes with them."""
+    """The object files of the original, in one variant, and how much of a processor's time each
+    test takes with them."""
 
-    def __init__(self, variant):
+    def __init__(self, variant: str) -> None:
         self.variant = variant
-        self.objects, self.needs, self.seconds = {}, {}, {}
+        self.objects: dict[Unit, pathlib.Path] = {}
+        self.needs: dict[Unit, set[str]] = {}
+        self.seconds: dict[str, float] = {}
 
-    def units(self, test):
-        """What `test` is linked of: pairs of a source and options that tell objects apart."""
+    def units(self, test: Test) -> list[Unit]:
+        """What `test` is linked of."""
         return [(source, ()) for source in LIBRARY] + [
             (source, tuple(test.options)) for source in test.sources]
 
-    def options(self, unit):
+    def options(self, unit: Unit) -> list[str]:
         return VARIANTS[self.variant] + list(unit[1])
 
-    def object(self, directory, unit):
+    def object(self, directory: pathlib.Path, unit: Unit) -> pathlib.Path:
         name = "".join(unit[1]) + unit[0]
         return directory / self.variant / (re.sub(r"[^\w.]", "_", name) + ".o")
 
-    def add(self, unit):
+    def add(self, unit: Unit) -> None:
         target = self.objects[unit] = self.object(WORK / "original", unit)
         if not compile_source(ROOT, unit[0], self.options(unit), target):
             raise SystemExit(f"{unit[0]} of the original does not compile")
         self.needs[unit] = set(target.with_suffix(".d").read_text().split())
 
-    def measure(self, test):
+    def measure(self, test: Test) -> None:
         program = WORK / "original" / self.variant / test.source.replace("/", ".")
         link(ROOT, test, [self.objects[unit] for unit in self.units(test)], program)
         process = start(ROOT, program)
@@ -226,19 +249,22 @@ class Build:
         self.seconds[test.source] = usage.ru_utime + usage.ru_stime
 
 
-def link(tree, test, objects, program):
-    command = COMPILE + test.options + test.link_options + objects + ["-o", program] + LIBRARIES
-    if subprocess.run(command, cwd=tree, stderr=subprocess.DEVNULL).returncode != 0:
-        raise Invalid()
+def link(tree: pathlib.Path, test: Test, objects: Sequence[pathlib.Path],
+         program: pathlib.Path) -> None:
+    command = [*COMPILE, *test.options, *test.link_options, *map(str, objects), "-o", str(program),
+               *LIBRARIES]
+    made = subprocess.run(command, cwd=tree, stderr=subprocess.DEVNULL, check=False)
+    if made.returncode != 0:
+        raise Invalid
 
 
-def start(tree, program):
+def start(tree: pathlib.Path, program: pathlib.Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen([program], cwd=tree, stdin=subprocess.DEVNULL,
                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                             start_new_session=True)
 
 
-def passes(tree, program, seconds):
+def passes(tree: pathlib.Path, program: pathlib.Path, seconds: float) -> bool:
     """Whether the program succeeds. With the original it takes that much of a processor's time."""
     process = start(tree, program)
     cpu_limit = int(2 + 10 * seconds)
@@ -254,27 +280,28 @@ def passes(tree, program, seconds):
 class Trial:
     """One mutant, in a tree of sources in which it is written, and one variant."""
 
-    def __init__(self, build, tree, mutant):
+    def __init__(self, build: Build, tree: pathlib.Path, mutant: Mutant) -> None:
         self.build, self.tree, self.mutant = build, tree, mutant
-        self.made = {}
+        self.made: dict[Unit, pathlib.Path] = {}
 
-    def object_of(self, unit):
+    def object_of(self, unit: Unit) -> pathlib.Path:
         """That of the original where nothing has changed."""
         if self.mutant.file not in self.build.needs[unit]:
             return self.build.objects[unit]
         if unit not in self.made:
             target = self.build.object(self.tree / "objects", unit)
             if not compile_source(self.tree, unit[0], self.build.options(unit), target):
-                raise Invalid()
+                raise Invalid
             original = self.build.objects[unit]
             is_same = target.read_bytes() == original.read_bytes()
             self.made[unit] = original if is_same else target
         return self.made[unit]
 
-    def run(self, test):
+    def run(self, test: Test) -> bool | None:
         """Whether `test` passes; None if it is the same program as with the original."""
-        objects = [self.object_of(unit) for unit in self.build.units(test)]
-        if all(self.build.objects[unit] == o for unit, o in zip(self.build.units(test), objects)):
+        units = self.build.units(test)
+        objects = [self.object_of(unit) for unit in units]
+        if objects == [self.build.objects[unit] for unit in units]:
             return None
         program, seconds = self.tree / "program", self.build.seconds[test.source]
         link(self.tree, test, objects, program)
@@ -285,30 +312,30 @@ class Trial:
 
 
 class Run:
-    def __init__(self, order, count, listed):
+    def __init__(self, order: Iterator[Mutant], count: int, listed: Listed) -> None:
         self.order, self.count, self.listed = order, count, listed
         self.lock = threading.Lock()
-        self.outcomes = collections.Counter()
-        self.killers = collections.Counter()
+        self.outcomes: collections.Counter[str] = collections.Counter()
+        self.killers: collections.Counter[tuple[str, str, str]] = collections.Counter()
         self.tests = find_tests()
         self.builds = [Build(variant) for variant in VARIANTS]
-        self.log = open(WORK / "log", "w")
+        self.log = (WORK / "log").open("w")
 
-    def prepare(self, jobs):
+    def prepare(self, jobs: int) -> None:
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
             for build in self.builds:
                 units = {unit for test in self.tests for unit in build.units(test)}
                 list(pool.map(build.add, units))
                 list(pool.map(build.measure, self.tests))
 
-    def tests_for(self, build, mutant):
+    def tests_for(self, build: Build, mutant: Mutant) -> list[Test]:
         """What has killed mutants of the function, then tests beside it, then the quickest ones."""
         folder = os.path.dirname(mutant.file)
         return sorted(self.tests, key=lambda test: (
             -self.killers[mutant.file, mutant.function, test.source],
             os.path.dirname(test.source) != (folder or "tests"), build.seconds[test.source]))
 
-    def judge(self, tree, mutant):
+    def judge(self, tree: pathlib.Path, mutant: Mutant) -> tuple[str, str]:
         """`killed`, `survivor`, `the same` or `invalid`, and the test that killed it."""
         outcome = "the same"
         try:
@@ -325,7 +352,7 @@ class Run:
             outcome = "invalid"
         return outcome, ""
 
-    def work(self, tree):
+    def work(self, tree: pathlib.Path) -> None:
         shutil.rmtree(tree, ignore_errors=True)
         for source in paths("*.[chS]", "tests/*.[ch]", "extra/*/*.[ch]", "extra/*/tests/*.[ch]"):
             (tree / source).parent.mkdir(parents=True, exist_ok=True)
@@ -342,10 +369,10 @@ class Run:
                 outcome = "unpromised"
             self.report(mutant, outcome, killer)
 
-    def valid(self):
+    def valid(self) -> int:
         return sum(self.outcomes[o] for o in ("killed", "survivor", "unpromised"))
 
-    def report(self, mutant, outcome, killer):
+    def report(self, mutant: Mutant, outcome: str, killer: str) -> None:
         change = f"{mutant.file}:{mutant.line}\n{mutant.file}: {mutant.function}\n" \
                  f"- {mutant.old}\n+ {mutant.new}\n"
         with self.lock:
@@ -355,7 +382,7 @@ class Run:
             if outcome == "survivor":
                 print(change, flush=True)
 
-    def summarize(self):
+    def summarize(self) -> float:
         killed, survivors = self.outcomes["killed"], self.outcomes["survivor"]
         score = 100.0 * killed / max(1, killed + survivors)
         print(", ".join(f"{n} {outcome}" for outcome, n in self.outcomes.most_common()))
@@ -363,7 +390,7 @@ class Run:
         return score
 
 
-def parse_arguments():
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-n", "--count", type=int, default=400,
@@ -376,7 +403,7 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def main():
+def main() -> None:
     arguments = parse_arguments()
     os.nice(19)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

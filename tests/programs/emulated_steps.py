@@ -201,7 +201,8 @@ class Stepper:
     # -- Backtraces
 
     def check_trace(self) -> None:
-        names, frame = [], gdb.newest_frame()
+        names: list[str] = []
+        frame = gdb.newest_frame()
         while frame is not None and len(names) < 20:
             if frame.type() != gdb.INLINE_FRAME:
                 names.append(frame.name() or "??")
@@ -251,7 +252,7 @@ def overwrite(address: int, sz: int) -> None:
 
 
 def is_alive() -> bool:
-    return gdb.selected_inferior().pid != 0
+    return bool(gdb.selected_inferior().pid)
 
 
 def step_through() -> Stepper:

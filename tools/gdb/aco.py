@@ -10,13 +10,16 @@ about aco_t. Works alike on a live process and on a core file, since it writes t
   section is read-only and lies where the frames lay; gdb is told to trust such sections.
 """
 
+from __future__ import annotations
+
 import contextlib
 import itertools
 import os
 import re
 import struct
 import tempfile
-from typing import Iterator, NamedTuple, Optional
+from collections.abc import Iterator
+from typing import Any, NamedTuple, NoReturn
 
 import gdb
 import gdb.unwinder
@@ -43,7 +46,7 @@ PROCESSORS = {
 }
 
 
-def fail(words: str) -> None:
+def fail(words: str) -> NoReturn:
     """Ends the command with one line."""
     raise gdb.GdbError("aco: " + words)
 
@@ -88,7 +91,7 @@ def selection_kept() -> Iterator[None]:
 class View:
     """Lets the thread's innermost real frame be followed by the frames of a coroutine."""
 
-    def __init__(self, co: "Coroutine") -> None:
+    def __init__(self, co: Coroutine) -> None:
         self.thread = co.thread
         self.registers = co.registers()
         self.end = co.stack.protector if co.stack else None  # None for a main coroutine
@@ -112,10 +115,10 @@ class CoroutineUnwinder(gdb.unwinder.Unwinder):
 
     def __init__(self) -> None:
         super().__init__("aco")
-        self.view: Optional[View] = None
+        self.view: View | None = None
         self.past_main = False  # the user's setting, which a view changes
 
-    def __call__(self, pending: gdb.PendingFrame) -> Optional[gdb.UnwindInfo]:
+    def __call__(self, pending: gdb.PendingFrame) -> gdb.UnwindInfo | None:
         view = self.view
         if view is None or pending.level() != view.level or not view.is_of_selected_thread():
             return None
@@ -130,7 +133,7 @@ class CoroutineUnwinder(gdb.unwinder.Unwinder):
             info.add_saved_register(name, value)
         return info
 
-    def show(self, view: Optional[View]) -> None:
+    def show(self, view: View | None) -> None:
         if self.view is None:
             self.past_main = gdb.parameter("backtrace past-main")
         self.view = view
@@ -148,7 +151,7 @@ class CoroutineFilter:
     priority = 1000
     enabled = False
 
-    def filter(self, frames: Iterator) -> Iterator:
+    def filter(self, frames: Iterator[Any]) -> Iterator[Any]:
         view = unwinder.view
         if view is None or not view.is_of_selected_thread():
             return frames
@@ -201,7 +204,7 @@ def overlaid(address: int, contents: bytes) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def viewed(co: "Coroutine") -> Iterator[View]:
+def viewed(co: Coroutine) -> Iterator[View]:
     """Meanwhile the thread of `co`, a suspended one, is selected and its frames are those of it."""
     saved = co.saved_frames()
     with contextlib.ExitStack() as stack:
@@ -248,7 +251,7 @@ class ShareStack:
 class Coroutine:
     """An aco_t of a thread, read once. Raises gdb.MemoryError if it can't be."""
 
-    def __init__(self, address: int, thread: "Thread") -> None:
+    def __init__(self, address: int, thread: Thread) -> None:
         self.address, self.owner_thread, self.thread = address, thread, thread.thread
         self.value = gdb.Value(address).cast(gdb.lookup_type("aco_t").pointer()).dereference()
         self.value.fetch_lazy()
@@ -274,7 +277,7 @@ class Coroutine:
 
     def find_trouble(self) -> str:
         """Which invariant of aco.c does not hold, if one does not."""
-        if self.state not in ("yielded", "saved"):
+        if self.stack is None or self.state not in ("yielded", "saved"):
             return ""
         if self.stack.is_destroyed:
             return "its share stack was destroyed"
@@ -302,9 +305,9 @@ class Coroutine:
         if self.state != "saved":
             return b""
         memory = gdb.selected_inferior().read_memory(int(self.save_stack["ptr"]), self.valid_sz)
-        return memory.tobytes()
+        return bytes(memory)
 
-    def registers(self) -> dict:
+    def registers(self) -> dict[str, int]:
         """The registers with which its innermost frame can be unwound."""
         cpu, (pc, sp, bp) = processor(), self.reg
         if function_at(pc) == "acosw":
@@ -313,7 +316,7 @@ class Coroutine:
         return {cpu.pc: pc, cpu.sp: sp, cpu.bp: bp}
 
     def live_bytes(self) -> str:
-        if self.state in ("main", "init", "end"):
+        if self.stack is None or self.state in ("init", "end"):
             return "-"
         sp = self.owner_thread.sp if self.state == "running" else self.reg[SP]
         in_stack = self.stack.ptr <= sp <= self.stack.align_retptr
@@ -349,7 +352,7 @@ def is_of_library(frame: gdb.Frame) -> bool:
     return re.match(r"aco(_|sw$)", frame.name() or "") is not None
 
 
-def place_of(frame: Optional[gdb.Frame]) -> str:
+def place_of(frame: gdb.Frame | None) -> str:
     if frame is None:
         return "?"
     sal = frame.find_sal()
@@ -360,7 +363,7 @@ def place_of(frame: Optional[gdb.Frame]) -> str:
 # ==== Threads and what they list =================================================================
 
 
-def name_in_program(name: str) -> Optional[str]:
+def name_in_program(name: str) -> str | None:
     """What gdb calls a variable of the library, whose ELF symbol may have the configuration in its
     name: gdb then prefers that to the name in C. None if there is no such variable."""
     names = gdb.execute(f"complete print {name}", to_string=True)
@@ -379,7 +382,7 @@ def thread_local(name: str) -> int:
 class Thread:
     """A thread, what runs on it, and the addresses of the coroutines that it lists."""
 
-    def __init__(self, thread: gdb.InferiorThread, running: str, newest: Optional[str]) -> None:
+    def __init__(self, thread: gdb.InferiorThread, running: str, newest: str | None) -> None:
         """The names are those of aco_gtls_co and aco_i_gtls_list; None if it is not there."""
         self.thread = thread
         self.notes: list[str] = []
@@ -495,13 +498,13 @@ class Listing:
 # ==== Commands ===================================================================================
 
 
-def print_table(rows: list) -> None:
+def print_table(rows: list[tuple[str, ...]]) -> None:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)] + [0]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
 
 
-def row_of(co: Coroutine) -> tuple:
+def row_of(co: Coroutine) -> tuple[str, ...]:
     stack = f"{co.stack.ptr:#x}+{co.stack.sz}" if co.stack else "-"
     try:
         where = co.where()
@@ -534,7 +537,7 @@ function; its share stack (address and bytes); the bytes of its frames; where it
     def __init__(self) -> None:
         super().__init__("info aco", gdb.COMMAND_STATUS)
 
-    def run(self, words: str) -> None:
+    def run(self, _words: str) -> None:
         with no_view():
             listing = Listing()
             if listing.coroutines:
@@ -584,7 +587,7 @@ def backtrace(co: Coroutine, arguments: str) -> str:
         return "broken: " + co.trouble + "\n"
     if co.is_running():
         co.thread.switch()
-        return gdb.execute("bt " + arguments, to_string=True)
+        return str(gdb.execute("bt " + arguments, to_string=True))
     if not co.is_suspended():
         return "no frames\n"
     with viewed(co) as view:
@@ -623,7 +626,7 @@ its own frames again."""
         gdb.execute(f"frame {view.level + 1}")
 
 
-def take_back(_event: Optional[gdb.Event] = None) -> None:
+def take_back(_event: gdb.Event | None = None) -> None:
     if unwinder.view is not None:
         unwinder.show(None)
 

@@ -11,8 +11,8 @@ Relies on the shape of these:
   about all that is declared up to the next blank line. It makes a page of section 3. Its first
   sentence, up to a colon or semicolon, is what apropos(1) shows, so it is short.
 - Comments are prose, with `code` in it, and headings: single lines without a full stop. Indented by
-  two are lists: lines with a dash, or with a term, two blanks and its text. Indented by four or more
-  is what is shown as it stands.
+  two are lists: lines with a dash, or with a term, two blanks and its text. Indented by four or
+  more is what is shown as it stands.
 - Sections are opened by a bar. Those of INTERNAL are not for users, nor is anything below the bar
   that begins with "Internals".
 """
@@ -23,7 +23,8 @@ import re
 import shutil
 import sys
 import textwrap
-from typing import Iterator, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 INTERNAL = {"System headers", "Inline"}
 LONGEST_SUMMARY = 110  # characters
@@ -105,7 +106,7 @@ def read_header(path: str, version: str) -> Header:
     with open(path, encoding="utf-8") as file:
         text = file.read()
     intro, *notes = read_notes(text.split("\n"))
-    tags = dict(re.findall(r"^typedef struct (\w+) (\w+);", text, re.M))
+    tags = dict(re.findall(r"^typedef struct (\w+) (\w+);", text, re.MULTILINE))
     changed = int(os.environ.get("SOURCE_DATE_EPOCH", os.path.getmtime(path)))
     date = datetime.datetime.fromtimestamp(changed, datetime.timezone.utc).strftime("%Y-%m-%d")
     notes = [note for note in notes if note.section not in INTERNAL]
@@ -114,8 +115,9 @@ def read_header(path: str, version: str) -> Header:
 
 def read_version(path: str) -> str:
     with open(path, encoding="utf-8") as file:
-        parts = re.findall(r"^#define ACO_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", file.read(), re.M)
-    return ".".join(parts)
+        header = file.read()
+    version = r"^#define ACO_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)"
+    return ".".join(re.findall(version, header, re.MULTILINE))
 
 
 def declarations(code: list[str]) -> Iterator[str]:
@@ -146,15 +148,16 @@ def names_of(code: list[str], skip: str = "typedef|struct|enum") -> list[str]:
 def types_of(code: list[str], tags: dict[str, str]) -> list[str]:
     """The types that code defines."""
     kinds = r"struct (\w+) \{|typedef (?:struct \w+ (\w+);|.*?(?:\(\*|^\} )(\w+))"
-    found = [re.match(kinds, text, re.M | re.S) for text in declarations(code)]
+    found = [re.match(kinds, text, re.MULTILINE | re.DOTALL) for text in declarations(code)]
     return [tags[match[1]] if match[1] else match[2] or match[3] for match in found if match]
 
 
 def check_list(path: str, notes: list[Note]) -> None:
     """Ends the program unless the functions that have contracts are those that the map lists."""
     with open(path, encoding="utf-8") as file:
-        listed = set(re.findall(r"^ +(aco\w*);", file.read(), re.M))
-    declared = {name for note in notes for name in names_of(note.code, "typedef|struct|enum|static|#")}
+        listed = set(re.findall(r"^ +(aco\w*);", file.read(), re.MULTILINE))
+    declared = {name for note in notes
+                for name in names_of(note.code, "typedef|struct|enum|static|#")}
     for name in sorted(listed ^ declared):
         print(f"{path}: {name} is listed, but has no contract in a header" if name in listed else
               f"{path}: {name} has a contract in a header, but is not listed", file=sys.stderr)
@@ -175,8 +178,8 @@ def find_contracts(header: Header) -> Iterator[Contract]:
         if not names:
             continue
         if len(summary) > LONGEST_SUMMARY:
-            sys.exit(f"{header.path}:{note.line}: the first sentence of a contract is what the page "
-                     f"says in a line: it must not have more than {LONGEST_SUMMARY} characters")
+            sys.exit(f"{header.path}:{note.line}: the first sentence of a contract is what the "
+                     f"page shows in one line: at most {LONGEST_SUMMARY} characters are allowed")
         yield Contract(names, summary, note)
 
 
@@ -191,7 +194,7 @@ def as_it_stands(lines: list[str]) -> str:
     text = escape(textwrap.dedent("\n".join(lines)))
     for mark, name in ("-", "\\-"), ("'", "\\(aq"), ("`", "\\(ga"), ('"', "\\(dq"):
         text = text.replace(mark, name)
-    return ".nf\n" + re.sub(r"^\.", r"\\&.", text, flags=re.M) + "\n.fi"
+    return ".nf\n" + re.sub(r"^\.", r"\\&.", text, flags=re.MULTILINE) + "\n.fi"
 
 
 def wrapped(text: str) -> list[str]:
@@ -232,7 +235,7 @@ def split_blocks(lines: list[str]) -> Iterator[list[str]]:
 
 
 def blocks(lines: list[str]) -> Iterator[str]:
-    """The text of a comment: headings, paragraphs, items of lists, and what is shown as it stands."""
+    """The text of a comment: headings, paragraphs, items of lists, and examples."""
     for block in split_blocks(lines):
         item = re.match(r"  (?:- +|(\S.*?)  +)(\S.*)$", block[0])
         if indent_of(block[0]) >= 4:

@@ -92,7 +92,7 @@ def needed(macros: set[str]) -> set[str]:
 def split_statement(text: str) -> list[str]:
     """What follows an opening parenthesis, up to the one that closes it, parted at colons."""
     parts, depth = [""], 0
-    for token in re.findall(r'"(?:[^"\\]|\\.)*"|.', text, re.S):
+    for token in re.findall(r'"(?:[^"\\]|\\.)*"|.', text, re.DOTALL):
         depth += (token == "(") - (token == ")")
         if depth < 0:
             return parts
@@ -105,8 +105,8 @@ def split_statement(text: str) -> list[str]:
 
 def read(preprocessed: str) -> tuple[set[str], list[list[str]]]:
     """Macros, and of each inline switch the clobbers. Of what the preprocessor writes with -dD."""
-    macros = set(re.findall(r"^#define (\w+)", preprocessed, re.M))
-    text = re.sub(r"^#.*$", "", preprocessed, flags=re.M)
+    macros = set(re.findall(r"^#define (\w+)", preprocessed, re.MULTILINE))
+    text = re.sub(r"^#.*$", "", preprocessed, flags=re.MULTILINE)
     lists = []
     for match in re.finditer(r"__asm__ volatile\(", text):
         template, *rest = split_statement(text[match.end():])
@@ -130,14 +130,14 @@ def mark(header: str) -> tuple[str, list[str]]:
         names.append(match[1])
         return f'"{match[1]}@{len(names) - 1}"'
 
-    text = re.sub(r"/\*.*?\*/", "", header, flags=re.S)
+    text = re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL)
     return re.sub(rf"(?<!__asm__\(){NAME}", number, text), names
 
 
 def preprocess(command: list[str], header: str, user: Path) -> tuple[set[str], list[list[str]]]:
     with tempfile.TemporaryDirectory() as directory:
         Path(directory, "aco.h").write_text(header)
-        for name in re.findall(r"^#include <(\w+\.h)>", header, re.M):
+        for name in re.findall(r"^#include <(\w+\.h)>", header, re.MULTILINE):
             Path(directory, name).touch()
         done = subprocess.run([*command, "-I", directory, "-E", "-P", "-dD", str(user)],
                               capture_output=True, text=True, check=False)

@@ -119,15 +119,15 @@ def is_true(formula: z3.BoolRef, known: list[z3.BoolRef]) -> bool:
     answer = solver.check()
     if answer == z3.unknown:
         raise NotProved(f"the solver gave up: {solver.reason_unknown()}")
-    return answer == z3.unsat
+    return bool(answer == z3.unsat)
 
 
 # ---- The object file -----------------------------------------------------------------------------
 
 
 def is_function(symbol: Symbol) -> bool:
-    return (symbol["st_info"]["type"] == "STT_FUNC"
-            and symbol["st_other"]["visibility"] == "STV_DEFAULT")
+    kind, visibility = symbol["st_info"]["type"], symbol["st_other"]["visibility"]
+    return bool(kind == "STT_FUNC" and visibility == "STV_DEFAULT")
 
 
 def tracks_branches(elf: ELFFile) -> bool:
@@ -144,7 +144,7 @@ class Image(ABC):
     """The code of an object file: its sections of instructions, laid out one after the other from
     an unknown address, their symbols, and values that the linker will put into them."""
 
-    def __init__(self, processor: Processor, elf: ELFFile, decoder: capstone.Cs):
+    def __init__(self, processor: Processor, elf: ELFFile, decoder: capstone.Cs) -> None:
         self.processor, self.decoder = processor, decoder
         self.decoder.detail = True
         self.base = z3.BitVec("text", processor.bits)
@@ -201,7 +201,7 @@ class Image(ABC):
                 self.frames.append((range(start, start + length), rules))
 
     def _offset(self, symbol: Symbol) -> int:
-        return self.sections[symbol["st_shndx"]] + symbol["st_value"]
+        return self.sections[symbol["st_shndx"]] + int(symbol["st_value"])
 
     def _relocate(self, section: int, relocation: Relocation, _symbol: Symbol) -> None:
         """What refers to something else must not be executed."""
@@ -277,7 +277,7 @@ class State:
 class Machine:
     """Runs an image up to an exit, which is an address or an offset in .text."""
 
-    def __init__(self, image: Image, regions: list[Region], exit_at: z3.BitVecRef | int):
+    def __init__(self, image: Image, regions: list[Region], exit_at: z3.BitVecRef | int) -> None:
         self.image, self.processor = image, image.processor
         self.regions = {region.base.decl().name(): region for region in regions}
         self.exit_at = exit_at
@@ -346,9 +346,9 @@ class Machine:
         """The region of an address, and the offset in it; if there is none, that breaks a rule."""
         address = z3.simplify(address)
         base, offset = address, 0
-        if z3.is_app_of(address, z3.Z3_OP_BADD) and address.num_args() == 2:
-            if z3.is_bv_value(address.arg(0)):
-                base, offset = address.arg(1), address.arg(0).as_signed_long()
+        if (z3.is_app_of(address, z3.Z3_OP_BADD) and address.num_args() == 2
+                and z3.is_bv_value(address.arg(0))):
+            base, offset = address.arg(1), address.arg(0).as_signed_long()
         region = self.regions.get(base.decl().name()) if z3.is_const(base) else None
         if region is None:
             raise NotProved(f"{constraint}: no known memory at {address}")
@@ -368,7 +368,7 @@ class Machine:
         sz = value.size() // 8
         in_use, _ = self.locate(state.regs[self.processor.sp])
         if (not all(n in region.writable for n in range(offset, offset + sz))
-                or region.is_stack and region is not in_use):
+                or (region.is_stack and region is not in_use)):
             raise NotProved(f"M: writes {sz} bytes at {region.name}{offset:+d}, not its own")
         lay(state, region.name, offset, value)
 
@@ -421,9 +421,10 @@ def lay(state: State, region: str, offset: int, value: z3.BitVecRef) -> None:
 
 def content(state: State, region: str, offset: int, sz: int) -> z3.BitVecRef:
     """What was laid down there."""
-    cells = [state.memory.get((region, offset + n)) for n in range(sz)]
-    if None in cells:
+    places = [(region, offset + n) for n in range(sz)]
+    if not all(place in state.memory for place in places):
         raise NotProved(f"C2: not all of the {sz} bytes at {region}{offset:+d} are written")
+    cells = [state.memory[place] for place in places]
     value, first = cells[0]
     if all(cell[0].eq(value) and cell[1] == first + n for n, cell in enumerate(cells)):
         whole = value.size() == 8 * sz

@@ -87,7 +87,7 @@ class Arm64Image(Image):
     """No switch needs the linker here, so of its relocations only calls are understood, and with
     them what a function needs that makes a ferry."""
 
-    def __init__(self, processor: Processor, elf: ELFFile):
+    def __init__(self, processor: Processor, elf: ELFFile) -> None:
         self.addresses: dict[int, tuple[int, z3.BitVecRef]] = {}  # offset -> relocation, whose
         decoder = capstone.Cs(capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM)
         super().__init__(processor, elf, decoder)
@@ -117,15 +117,18 @@ class Arm64Image(Image):
 # ---- The machine ---------------------------------------------------------------------------------
 
 
-def operands(insn: capstone.CsInsn, *forms: str) -> tuple[str | None, ...]:
+def operands(insn: capstone.CsInsn, *forms: str) -> tuple[str, ...]:
+    """What the groups of the forms match; an offset that is left out is 0."""
     match = re.fullmatch(", ".join(forms), insn.op_str)
     if match is None:
         raise NotProved(f"no meaning is known for {insn.mnemonic} {insn.op_str}")
-    return match.groups()
+    return match.groups("0")
 
 
 class Arm64Machine(Machine):
     """What its instructions mean."""
+
+    image: Arm64Image
 
     # -- Operands
 
@@ -142,8 +145,8 @@ class Arm64Machine(Machine):
             name, value = "x" + name[1:], z3.ZeroExt(32, value)
         state.regs[name] = z3.simplify(value)
 
-    def address(self, state: State, base: str, offset: str | None) -> z3.BitVecRef:
-        return z3.simplify(state.regs[base] + int(offset or "0", 0))
+    def address(self, state: State, base: str, offset: str) -> z3.BitVecRef:
+        return z3.simplify(state.regs[base] + int(offset, 0))
 
     # -- Moves
 

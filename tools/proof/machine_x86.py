@@ -7,6 +7,8 @@ Relies on machine.py, for what processors have in common, and on capstone, z3 an
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import capstone
 import z3
@@ -36,7 +38,7 @@ GOT = z3.BitVec("GOT", 32)  # of i386, where ebx points to at a call through the
 def register_views(bits: int) -> dict[str, tuple[str, int, int]]:
     """Name of a register or of a part of one -> (whole register, lowest bit, bits)."""
     letter = "r" if bits == 64 else "e"
-    views = {}
+    views: dict[str, tuple[str, int, int]] = {}
     for stem in ("ax", "bx", "cx", "dx", "si", "di", "bp", "sp"):
         whole = letter + stem
         views |= {whole: (whole, 0, bits), "e" + stem: (whole, 0, 32), stem: (whole, 0, 16)}
@@ -85,10 +87,11 @@ class X86(Processor):
                 ("X3", "no x87 flag traps that did not before", traps & ~trapped == 0)]
 
 
-COMMON = {"link": None, "sp_alignment": 1, "control_mask": 0xFFFF0000 | MXCSR_CONTROL,
-          "loads_by_memory": True,
-          "kept": (("C1.3", "the x87 register stack is as it was", "x87_tags"),
-                   ("C1.4", "the direction flag is as it was", "direction"))}
+COMMON: dict[str, Any] = {
+    "link": None, "sp_alignment": 1, "control_mask": 0xFFFF0000 | MXCSR_CONTROL,
+    "loads_by_memory": True,
+    "kept": (("C1.3", "the x87 register stack is as it was", "x87_tags"),
+             ("C1.4", "the direction flag is as it was", "direction"))}
 X86_64 = X86(name="x86-64", bits=64, registers=all_registers(64), sp="rsp", bp="rbp",
              callee_saved=("rbx", "rbp", "r12", "r13", "r14", "r15"), from_reg="rdi",
              to_reg="rsi", result="rax", args_on_stack=False, link_number=16, red_zone=128,
@@ -107,10 +110,11 @@ class X86Image(Image):
 
     RELATIVE = PC32, PLT32 = 2, 4  # of R_X86_64_... and of R_386_...
     I386_ABSOLUTE, I386_GOTPC = 1, 10
-    ABSOLUTE = {32: {I386_ABSOLUTE}, 64: {10, 11}}  # R_X86_64_32, R_X86_64_32S: below 2 GiB
-    THREAD_LOCAL = {32: 17, 64: 23}  # R_386_TLS_LE, R_X86_64_TPOFF32
+    # R_386_32; R_X86_64_32 and R_X86_64_32S: below 2 GiB
+    ABSOLUTE: ClassVar = {32: {I386_ABSOLUTE}, 64: {10, 11}}
+    THREAD_LOCAL: ClassVar = {32: 17, 64: 23}  # R_386_TLS_LE, R_X86_64_TPOFF32
 
-    def __init__(self, processor: Processor, elf: ELFFile):
+    def __init__(self, processor: Processor, elf: ELFFile) -> None:
         self.thread_locals: dict[int, z3.BitVecRef] = {}  # offset of a field -> address
         self.plt_calls: set[int] = set()  # offsets of fields, on i386
         mode = capstone.CS_MODE_64 if processor.bits == 64 else capstone.CS_MODE_32
@@ -167,7 +171,7 @@ class X86Image(Image):
         is_segment = (prefixes and prefixes[0] in (0x64, 0x65) and not prefixes[1:]
                       and insn.mnemonic == "mov")
         is_void_rex = insn.rex and (first != insn.rex or second in LEGACY_PREFIXES)
-        if prefixes and not is_sized and not is_segment or is_void_rex:
+        if (prefixes and not is_sized and not is_segment) or is_void_rex:
             raise NotProved(f"the prefixes of {insn.mnemonic} {insn.op_str}")
 
 
@@ -176,6 +180,8 @@ class X86Image(Image):
 
 class X86Machine(Machine):
     """What its instructions mean."""
+
+    image: X86Image
 
     # -- Operands
 
@@ -197,7 +203,7 @@ class X86Machine(Machine):
         state.regs[whole] = z3.simplify(value)
 
     def _register_of(self, operand: x86_const.X86Op, insn: capstone.CsInsn) -> str:
-        name = insn.reg_name(operand.reg)
+        name = str(insn.reg_name(operand.reg))
         if name not in VIEWS[self.processor.bits]:
             raise NotProved(f"register {name}")
         return name
@@ -291,7 +297,9 @@ class X86Machine(Machine):
 
     # -- Arithmetic
 
-    def _arithmetic(self, state: State, insn: capstone.CsInsn, operation) -> z3.BitVecRef:
+    def _arithmetic(self, state: State, insn: capstone.CsInsn,
+                    operation: Callable[[z3.BitVecRef, z3.BitVecRef], z3.BitVecRef],
+                    ) -> z3.BitVecRef:
         result = z3.simplify(operation(self.get(state, insn, 0), self.get(state, insn, 1)))
         state.result = result
         return result

@@ -59,7 +59,7 @@ def read_image(path: Path) -> Image:
 def words_of_reg() -> dict[str, int]:
     """reg[] as aco.h has it: RETADDR, SP, BP and FPU -> index."""
     return {name: int(index) for name, index in
-            re.findall(r"^#define ACO_REG_IDX_(\w+) (\d+)\b", HEADER.read_text(), re.M)}
+            re.findall(r"^#define ACO_REG_IDX_(\w+) (\d+)\b", HEADER.read_text(), re.MULTILINE)}
 
 
 # ---- Who switches --------------------------------------------------------------------------------
@@ -107,12 +107,13 @@ def sites_of(image: Image, options: argparse.Namespace) -> list[Site]:
 class Tally:
     """What has been proved: paths, claims by constraint, and what it took."""
 
-    claims: Counter = field(default_factory=Counter)
+    claims: Counter[str] = field(default_factory=Counter)
     paths: int = 0
     executed: dict[int, int] = field(default_factory=dict)  # offset of an instruction -> its bytes
     stack_use: int = 0  # bytes
 
-    def claim(self, constraint: str, what: str, formula: z3.BoolRef, known: list) -> None:
+    def claim(self, constraint: str, what: str, formula: z3.BoolRef,
+              known: list[z3.BoolRef]) -> None:
         if not is_true(formula, known):
             raise NotProved(f"{constraint}: {what}: false")
         self.claims[constraint] += 1
@@ -121,7 +122,7 @@ class Tally:
 class Proof:
     """The claims about one image."""
 
-    def __init__(self, image: Image, options: argparse.Namespace):
+    def __init__(self, image: Image, options: argparse.Namespace) -> None:
         self.image, self.processor, self.options = image, image.processor, options
         self.index = words_of_reg()
         configuration = {name for name in image.sizes if name.startswith("aco_acosw_")}
@@ -269,7 +270,8 @@ class Proof:
     def equal_control(self, a: z3.BitVecRef, b: z3.BitVecRef) -> z3.BoolRef:
         return (a ^ b) & self.processor.control_mask == 0
 
-    def claim_control(self, what: str, state: State, wanted: z3.BitVecRef, known: list) -> None:
+    def claim_control(self, what: str, state: State, wanted: z3.BitVecRef,
+                      known: list[z3.BoolRef]) -> None:
         self.tally.claim("C2.2", what, self.equal_control(self.control(state), wanted), known)
 
     def claim_kept(self, before: State, after: State) -> None:
@@ -458,16 +460,18 @@ class Proof:
         at, is_end = (self.image.sizes["offset_of_" + field] for field in ("main_co", "is_end"))
         return Region(name, self.symbol(name), {is_end, *range(at, at + self.processor.word)}, ())
 
+    def words(self) -> range:
+        """The bytes of reg[], in whole words."""
+        return range((self.index["FPU"] + (not self.shares_control)) * self.processor.word)
+
     def words_of(self, name: str) -> Region:
-        """Its reg[], in whole words, to be read."""
-        words = range((self.index["FPU"] + (not self.shares_control)) * self.processor.word)
-        return Region(name, self.symbol(name), words, ())
+        """Its reg[], to be read."""
+        return Region(name, self.symbol(name), self.words(), ())
 
     def ferry_region(self) -> Region:
         """Its reg[], and below it what is a return address."""
-        words = self.words_of("ferry").readable
         below = -self.image.sizes["size_of_return_address"]
-        return Region("ferry", self.symbol("ferry"), (), range(below, words.stop))
+        return Region("ferry", self.symbol("ferry"), (), range(below, self.words().stop))
 
     def claim_ferry(self, back: State) -> None:
         """What init demands, a return address aside, which is none; and where it is."""
@@ -542,7 +546,8 @@ def explain(proof: Proof, mutant: Proof, start: int) -> str | None:
 
 def try_mutants(proof: Proof, is_all: bool) -> bool:
     """Whether each is rejected or shown to be no change."""
-    image, results = proof.image, Counter()
+    image = proof.image
+    results: Counter[str] = Counter()
     for start, offset, flip in mutations(proof.tally.executed, is_all):
         mutant = Proof(image.mutated(offset, flip), proof.options)
         mutant.executed_by = proof.executed_by.copy()
