@@ -50,6 +50,13 @@ has_conan() {
     has conan || [[ -x $OUTPUT/conan/bin/conan ]]
 }
 
+# Ruff's and mypy's rules differ between versions.
+readonly LINTERS=(ruff==0.17.6 mypy==2.4.1)
+
+has_linters() {
+    [[ -e $OUTPUT/linters/${LINTERS[*]} ]]
+}
+
 # ---- What is missing -----------------------------------------------------------------------------
 
 # Whether the goal needs a part; with -i, all are wanted, since tests are to follow.
@@ -124,6 +131,12 @@ fetch_cmocka() {
 fetch_conan() {
     /usr/bin/python3 -m venv "$OUTPUT/conan" &&
         "$OUTPUT/conan/bin/pip" install --quiet --disable-pip-version-check 'conan>=2.4,<3'
+}
+
+fetch_linters() {
+    /usr/bin/python3 -m venv --clear "$OUTPUT/linters" &&
+        "$OUTPUT/linters/bin/pip" install --quiet --disable-pip-version-check "${LINTERS[@]}" &&
+        touch "$OUTPUT/linters/${LINTERS[*]}"
 }
 
 # Installs what is missing; the compiler goes first, as other probes need it.
