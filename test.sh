@@ -129,7 +129,7 @@ list_tests() {
         return
     fi
     {
-        grep -E '^output/(tests/)?test_' output/.built
+        grep -E '^output/(tests/)?test_' output/.built || true
         list_scripts
     } | while IFS= read -r path; do
         if (($# == 0)); then
@@ -280,6 +280,9 @@ UNTESTED=$TMP/untested
 export TMP OUTPUT=output CC=${CC:-gcc} CXX=${CXX:-g++}
 M32=$(grep -m 1 -o '\.\.m32\.' output/.built || true)
 export M32 OPTIONS=${without[*]} INSTALLED=$installed
+
+# All tests, for test_ci.sh.
+list_tests > output/.tests
 
 case ${1:-} in
 version_check=*) check_version "${1#version_check=}" ;;
