@@ -489,6 +489,8 @@ ACO_NORETURN void aco_funcp_protector(void);
 
 /* ==== Processor ============================================================================== */
 
+/* clang-format off */
+
 /*
  * Each processor has one block here and one in acosw.S; docs/porting.md has the requirements. The
  * block defines
@@ -967,6 +969,8 @@ docs/porting.md says how"
 #endif
 
 #ifndef __ASSEMBLER__
+
+/* clang-format on */
 
 /* ==== For the library and its optional parts ================================================= */
 

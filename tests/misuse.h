@@ -23,6 +23,8 @@ typedef struct {
 
 #define NOBODY ((size_t)-1)
 #define CO(member) offsetof(world_t, member)
+/* clang-format off */
 #define CASE(...) {__LINE__, __VA_ARGS__}
+/* clang-format on */
 
 #endif

@@ -250,11 +250,13 @@ static void check_share_stack(const aco_share_stack_t *s, size_t sz, int guard)
     assert_int_equal(s->ct_coroutines, 0);
 }
 
+/* clang-format off */
 static const size_t stack_sizes[] = {
     1,    2,    7,    8,    100,   4080,  4087,  4088,  4089,   4092,   4095,
     4096, 4097, 8176, 8184, 8188,  8191,  8192,  8193,  12345,  65535,  65536,
     65537, 100001, (size_t)1 << 20, ((size_t)2 << 20) + 1, (size_t)8 << 20,
 };
+/* clang-format on */
 
 static void share_stack_size_0_means_2_mib(void **state)
 {

@@ -186,7 +186,9 @@ typedef struct {
     int depth;
 } place_t;
 
+/* clang-format off */
 #define PLACE(function, side, depth) {#function, (aco_cofuncp_t)(function), side, depth}
+/* clang-format on */
 
 static const place_t places[] = {
     PLACE(acosw, EITHER, 0),

@@ -378,7 +378,7 @@ static NOINLINE void cxx_level(slot_t *slot, size_t sz)
 static NOINLINE void go_deeper(slot_t *slot)
 {
     static void (*const levels[])(slot_t *, size_t) = {
-        small_level, varying_level, aligned_level, cxx_level,
+        small_level, varying_level, aligned_level, cxx_level
     };
     size_t ct_levels = ARRAY_SZ(levels) - (catching_level == NULL);
     unsigned choice = take();

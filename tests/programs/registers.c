@@ -35,7 +35,7 @@ typedef struct {
 #define FLOAT_VALUE(type, i) ((type)(seed & 0xfff) + (type)(i) + (type)0.25)
 
 #define INT_FACTOR ((uintptr_t)0x9e3779b97f4a7c15u)
-#define INT_VALUE(i) (((uintptr_t)seed * INT_FACTOR) ^ (uintptr_t)((i) * 0x10101))
+#define INT_VALUE(i) (((uintptr_t)seed * INT_FACTOR) ^ (uintptr_t)(0x10101 * (i)))
 #define DECLARE_INT(i)                                                                             \
     uintptr_t int_##i = INT_VALUE(i);                                                              \
     LAUNDER("r", int_##i);
@@ -75,7 +75,9 @@ typedef struct {
 
 #ifdef VECTOR_CONSTRAINT
 typedef uint32_t vector_t __attribute__((vector_size(16)));
+/* clang-format off */
 #define VECTOR_VALUE(i) {seed + (i), seed ^ (i), ~seed, seed * (i)}
+/* clang-format on */
 #define DECLARE_VECTOR(i)                                                                          \
     vector_t vector_##i = VECTOR_VALUE(i);                                                         \
     LAUNDER(VECTOR_CONSTRAINT, vector_##i);
@@ -89,8 +91,10 @@ typedef uint32_t vector_t __attribute__((vector_size(16)));
 
 #ifdef WIDE_VECTOR_CONSTRAINT
 typedef uint32_t wide_vector_t __attribute__((vector_size(32)));
+/* clang-format off */
 #define WIDE_VECTOR_VALUE(i)                                                                       \
     {seed, seed + (i), seed - (i), seed ^ (i), ~seed, seed * (i), seed + 9, seed + 10}
+/* clang-format on */
 #define DECLARE_WIDE_VECTOR(i)                                                                     \
     wide_vector_t wide_##i = WIDE_VECTOR_VALUE(i);                                                 \
     LAUNDER(WIDE_VECTOR_CONSTRAINT, wide_##i);

@@ -16,6 +16,7 @@
 
 #include "aco.h"
 
+/* clang-format off */
 #define TIMES_4(X) X(0) X(1) X(2) X(3)
 #define TIMES_8(X) TIMES_4(X) X(4) X(5) X(6) X(7)
 #define TIMES_16(X) TIMES_8(X) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
@@ -219,4 +220,6 @@
                        "d15" HIGH_VECTORS)
 
 #endif
+/* clang-format on */
+
 #endif

@@ -177,7 +177,7 @@ static NOINLINE void jump(worker_t *w, unsigned depth)
 }
 
 static void (*const shapes[])(worker_t *w, unsigned depth) = {
-    in_small_arrays, in_large_array, in_variable_array, jump,
+    in_small_arrays, in_large_array, in_variable_array, jump
 };
 
 /* Yields to its parent or to another worker. */

@@ -347,7 +347,9 @@ static struct {
     void (*make)(void);
     void *(*run)(void *error);
 } errors[] = {
+/* clang-format off */
 #define ERROR(name, run) {#name, name, run}
+/* clang-format on */
     ERROR(overflow_stack, run),
     ERROR(overflow_stack_after_restore, run),
     ERROR(overflow_caller_after_restore, run),
