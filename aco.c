@@ -66,15 +66,15 @@ CHECK(the_switch_finds_base, offsetof(aco_t, base) == ACO_BASE);
 #define SAVE_STACK_USUAL_MAX_SZ 512u       /* bytes; the limit of usual_sz */
 #define SAVE_STACK_GRANULE 16u             /* bytes; alignment of an aco_t and its save stacks */
 #define CO_SZ round_up(sizeof(aco_t), SAVE_STACK_GRANULE)
-#define COPY_INLINE_MAX 255u               /* bytes; memcpy() is faster for more */
-#define PREFETCH_MAX_SZ 2048u              /* bytes; measured: more gains nothing */
-#define CACHE_LINE_SZ 64u                  /* bytes; affects only speed */
-#define FAILURE_LINE_SZ 400u               /* bytes, on a coroutine's stack */
-#define PROGRAM_NAME_SZ 256u               /* bytes, on the same stack; at most half is shown */
-#define RED_ZONE_SZ 128u                   /* bytes below SP that a leaf function may use */
+#define COPY_INLINE_MAX 255u                /* bytes; memcpy() is faster for more */
+#define PREFETCH_MAX_SZ 2048u               /* bytes; measured: more gains nothing */
+#define CACHE_LINE_SZ 64u                   /* bytes; affects only speed */
+#define FAILURE_LINE_SZ 400u                /* bytes, on a coroutine's stack */
+#define PROGRAM_NAME_SZ 256u                /* bytes, on the same stack; at most half is shown */
+#define RED_ZONE_SZ 128u                    /* bytes below SP that a leaf function may use */
 #define FAKE_STACK_MIN_SZ ((size_t)1 << 16) /* bytes; limits of ASan for each class of frames */
 #define FAKE_STACK_MAX_SZ ((size_t)1 << 20) /* bytes */
-#define STRESS_FILL_SZ ((size_t)16 << 10)  /* bytes; frames of tests are not deeper */
+#define STRESS_FILL_SZ ((size_t)16 << 10)   /* bytes; frames of tests are not deeper */
 #define STRESS_PATTERN 0xa5
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
@@ -232,7 +232,8 @@ void aco_i_misuse(const char *call, const aco_t *co)
 {
     demand(co == aco_gtls_co, call, co,
            "the coroutine is NULL, or not the one that runs: pass aco_get_co()");
-    aco_i_fail(call, co, "no coroutine is running: call it in an entry function, or in what that "
+    aco_i_fail(call, co,
+               "no coroutine is running: call it in an entry function, or in what that "
                "calls");
 }
 
@@ -630,9 +631,9 @@ __thread aco_t *aco_i_gtls_list;
 #endif
 
 static __thread struct {
-    char is_ready;            /* aco_thread_init() was called */
-    uint32_t control_words;   /* for new coroutines, in the form of reg[ACO_REG_IDX_FPU] */
-    aco_cofuncp_t last_word;  /* not NULL once is_ready */
+    char is_ready;           /* aco_thread_init() was called */
+    uint32_t control_words;  /* for new coroutines, in the form of reg[ACO_REG_IDX_FPU] */
+    aco_cofuncp_t last_word; /* not NULL once is_ready */
 } aco_thread;
 
 int aco_version(void)
@@ -698,7 +699,8 @@ static void check_end(void *thread)
     (void)thread;
     if (co != NULL && co->main_co != NULL) {
         tell_unwound(root_of(co), (const char *)__builtin_frame_address(0));
-        aco_i_fail("pthread_exit", co, "the thread has ended, or was cancelled, while the coroutine "
+        aco_i_fail("pthread_exit", co,
+                   "the thread has ended, or was cancelled, while the coroutine "
                    "ran, and its own cleanups were left out: let it end on its own stack");
     }
 }
@@ -890,7 +892,8 @@ static void release_destroyed(aco_share_stack_t *s)
 void aco_share_stack_destroy(aco_share_stack_t *share_stack)
 {
     const char *call = "aco_share_stack_destroy";
-    demand(share_stack != NULL && !share_stack->is_destroyed, call, NULL, "the share stack is NULL "
+    demand(share_stack != NULL && !share_stack->is_destroyed, call, NULL,
+           "the share stack is NULL "
            "or was destroyed: pass what aco_share_stack_new() returned, once");
     demand(!share_stack->is_pooled, call, share_stack->in_place,
            "the share stack is a stack pool's: put it back by aco_stack_pool_put()");
@@ -1026,9 +1029,11 @@ static ALWAYS_INLINE void evict(aco_share_stack_t *s, aco_t *co, int is_short)
     aco_save_stack_t *save = &co->save_stack;
     char *sp = (char *)co->reg[ACO_REG_IDX_SP];
     size_t sz = live_sz(s, co);
-    demand(is_short || sz <= s->align_limit, "aco_resume", co, "the owner of the share stack has "
-           "overrun it: give aco_share_stack_new2() a larger size, and a guard page; or it has left "
-           "it: compile without -fsplit-stack");
+    demand(
+        is_short || sz <= s->align_limit, "aco_resume", co,
+        "the owner of the share stack has "
+        "overrun it: give aco_share_stack_new2() a larger size, and a guard page; or it has left "
+        "it: compile without -fsplit-stack");
     if (aco_unlikely(sz > save->sz)) {
         grow_save_stack(co, sz);
     }
@@ -1091,11 +1096,13 @@ static inline void check_create(const char *call, const aco_t *main_co,
         aco_thread_init(NULL);
     }
     if (main_co == NULL) {
-        demand(share_stack == NULL && save_stack_sz == 0, call, NULL, "main_co is NULL, but the "
+        demand(share_stack == NULL && save_stack_sz == 0, call, NULL,
+               "main_co is NULL, but the "
                "share stack or save_stack_sz is not: pass the main coroutine, or leave out all "
                "three to make one");
     } else {
-        demand(share_stack != NULL && !share_stack->is_destroyed, call, NULL, "the share stack is "
+        demand(share_stack != NULL && !share_stack->is_destroyed, call, NULL,
+               "the share stack is "
                "NULL or destroyed: pass what aco_share_stack_new() returned");
         demand(main_co->share_stack != share_stack, call, main_co,
                "main_co runs on the same share stack: give the new one another");
@@ -1105,7 +1112,8 @@ static inline void check_create(const char *call, const aco_t *main_co,
 /* The entry function of a coroutine created with none, until the program sets one in reg[]. */
 static void has_no_entry(void)
 {
-    aco_i_fail("aco_resume", aco_gtls_co, "it has no entry function: pass one to aco_create() or "
+    aco_i_fail("aco_resume", aco_gtls_co,
+               "it has no entry function: pass one to aco_create() or "
                "aco_reset(), or set reg[ACO_REG_IDX_RETADDR]");
 }
 
@@ -1308,8 +1316,9 @@ aco_t *aco_i_check_resume(const char *call, const aco_t *co)
     demand(!co->is_end, call, co, "the coroutine has ended: test is_end, or make another one");
     demand(!is_running(co), call, co,
            "the coroutine is running, or waits for one it resumed: resume another one");
-    demand(caller == co->main_co || ((caller == NULL || caller->main_co == NULL) &&
-                                     co->main_co->main_co == NULL), call, co,
+    demand(caller == co->main_co ||
+               ((caller == NULL || caller->main_co == NULL) && co->main_co->main_co == NULL),
+           call, co,
            "the caller is not its parent (main_co): call aco_yield() and let that resume it");
     demand(root_of(co)->save_stack.ptr == this_thread(), call, co,
            "its main coroutine belongs to another thread: resume it there, or hand it over");
@@ -1335,7 +1344,8 @@ static void prepare(aco_t *co)
     } else if (sz == 0) {
         co->save_stack.valid_sz = 0;
     }
-    demand(co->save_stack.valid_sz == 0 || co->save_stack.valid_sz == sz, call, co, "its share "
+    demand(co->save_stack.valid_sz == 0 || co->save_stack.valid_sz == sz, call, co,
+           "its share "
            "stack or reg[ACO_REG_IDX_SP] was changed while frames were saved: set them before a "
            "start only");
     if (!is_counted(co)) {

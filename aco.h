@@ -483,8 +483,8 @@ ACO_NORETURN void aco_funcp_protector(void);
 #define ACO_TAG_STRESS ""
 #endif
 #define ACO_CONFIG_NAME(name)                                                                      \
-    name "_" ACO_STR(ACO_SWITCH_CONFIG) ACO_TAG_VALGRIND ACO_TAG_SANITIZER ACO_TAG_LIST            \
-        ACO_TAG_STRESS
+    name "_" ACO_STR(ACO_SWITCH_CONFIG)                                                            \
+        ACO_TAG_VALGRIND ACO_TAG_SANITIZER ACO_TAG_LIST ACO_TAG_STRESS
 #define ACO_CONFIGURED(name) __asm__(ACO_STR(__USER_LABEL_PREFIX__) ACO_CONFIG_NAME(name))
 
 /* ==== Processor ============================================================================== */
@@ -1129,8 +1129,14 @@ ACO_INLINE void aco_thread_init(aco_cofuncp_t last_word)
     aco_i_thread_init(last_word, ACO_VERSION);
 }
 
-ACO_INLINE aco_t *aco_get_co(void) { return aco_gtls_co; }
-ACO_INLINE aco_t *aco_co(void) { return aco_gtls_co; }
+ACO_INLINE aco_t *aco_get_co(void)
+{
+    return aco_gtls_co;
+}
+ACO_INLINE aco_t *aco_co(void)
+{
+    return aco_gtls_co;
+}
 
 ACO_INLINE void *aco_get_arg(void)
 {
@@ -1168,7 +1174,10 @@ ACO_INLINE void aco_i_continue(const char *call, aco_t *co)
     aco_gtls_co = main_co;
 }
 
-ACO_INLINE void aco_resume(aco_t *co) { aco_i_continue("aco_resume", co); }
+ACO_INLINE void aco_resume(aco_t *co)
+{
+    aco_i_continue("aco_resume", co);
+}
 
 /* aco_yield() and similar functions, for the running coroutine `co`; messages name `call`. */
 ACO_INLINE void aco_i_suspend(const char *call, aco_t *co)
@@ -1210,7 +1219,10 @@ ACO_INLINE aco_t *aco_i_check_running(const char *call, aco_t *co)
     return co;
 }
 
-ACO_INLINE void aco_yield(void) { aco_i_suspend("aco_yield", aco_gtls_co); }
+ACO_INLINE void aco_yield(void)
+{
+    aco_i_suspend("aco_yield", aco_gtls_co);
+}
 ACO_INLINE void aco_yield1(aco_t *co)
 {
     aco_i_suspend("aco_yield1", aco_i_check_running("aco_yield1", co));
@@ -1221,8 +1233,7 @@ ACO_INLINE void aco_yield_to(aco_t *co)
     aco_t *self = aco_gtls_co;
     ACO_LAUNDER(self);
     /* If the caller is a main coroutine, `co` can only be one, too, and these own no stack. */
-    if (aco_unlikely(self == NULL || co == NULL || co->main_co != self->main_co ||
-                     !co->is_owner)) {
+    if (aco_unlikely(self == NULL || co == NULL || co->main_co != self->main_co || !co->is_owner)) {
         co = aco_i_ferry(co);
         ACO_SWITCH(self, co);
     } else {
@@ -1235,7 +1246,10 @@ ACO_INLINE void aco_yield_to(aco_t *co)
     }
 }
 
-ACO_INLINE ACO_NORETURN void aco_exit(void) { aco_i_end("aco_exit", aco_gtls_co); }
+ACO_INLINE ACO_NORETURN void aco_exit(void)
+{
+    aco_i_end("aco_exit", aco_gtls_co);
+}
 ACO_INLINE ACO_NORETURN void aco_exit1(aco_t *co)
 {
     aco_i_end("aco_exit1", aco_i_check_running("aco_exit1", co));

@@ -36,12 +36,12 @@
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define KIBI 1024.0
 #define NS_PER_S 1e9
-#define NUMBER_TEXT_SZ 32u  /* bytes of a 64-bit number with commas, at least */
-#define COMMENT_SZ 64u      /* bytes */
-#define PROGRESS_WIDTH 60   /* columns */
-#define BUSY_SHARE 0.95     /* of a group's time; with less of a processor, its rows mean nothing */
-#define LIFE_BATCH 1000u    /* coroutines created at a time where nothing is copied */
-#define CO_OVERHEAD_SZ 48u  /* bytes of a coroutine beside aco_t and save stack, at most */
+#define NUMBER_TEXT_SZ 32u /* bytes of a 64-bit number with commas, at least */
+#define COMMENT_SZ 64u     /* bytes */
+#define PROGRESS_WIDTH 60  /* columns */
+#define BUSY_SHARE 0.95    /* of a group's time; with less of a processor, its rows mean nothing */
+#define LIFE_BATCH 1000u   /* coroutines created at a time where nothing is copied */
+#define CO_OVERHEAD_SZ 48u /* bytes of a coroutine beside aco_t and save stack, at most */
 
 /* ==== What is measured ======================================================================= */
 
@@ -356,8 +356,8 @@ static struct shape nearest_shape(aco_t *main_co, aco_share_stack_t *share_stack
     struct shape large = measure_shape(main_co, share_stack, enter_with_data, wanted_sz);
     size_t excess_sz = large.live_sz - wanted_sz;
     if (excess_sz < wanted_sz) {
-        shapes[known++] =
-            measure_shape(main_co, share_stack, enter_with_data, wanted_sz - excess_sz);
+        shapes[known++] = measure_shape(main_co, share_stack, enter_with_data,
+                                        wanted_sz - excess_sz);
     }
     struct shape nearest = shapes[0];
     for (size_t i = 1; i < known; i++) {
@@ -710,12 +710,13 @@ static void print_build(void)
 
 static void print_usage(FILE *to)
 {
-    fprintf(to, "usage: test_aco_benchmark [--quick | --check | --headline | -h]\n"
-                "  (none)      all groups in full: minutes, and up to 3 GB of memory\n"
-                "  --quick     all groups, with fewer coroutines and resumes: half a minute\n"
-                "  --check     all groups, with a fiftieth of them: for emulators\n"
-                "  --headline  a handful of groups: some seconds\n"
-                "  -h          this text\n");
+    fprintf(to,
+            "usage: test_aco_benchmark [--quick | --check | --headline | -h]\n"
+            "  (none)      all groups in full: minutes, and up to 3 GB of memory\n"
+            "  --quick     all groups, with fewer coroutines and resumes: half a minute\n"
+            "  --check     all groups, with a fiftieth of them: for emulators\n"
+            "  --headline  a handful of groups: some seconds\n"
+            "  -h          this text\n");
 }
 
 int main(int argc, char **argv)

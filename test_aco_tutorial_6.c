@@ -22,9 +22,9 @@
 #define IS_ON_VALGRIND 0
 #endif
 
-#define TASKS 30000u             /* created in all */
-#define TASKS_ON_VALGRIND 1500u  /* the same where everything takes some 30 times as long */
-#define PLACES 400u              /* for tasks at the same time */
+#define TASKS 30000u            /* created in all */
+#define TASKS_ON_VALGRIND 1500u /* the same where everything takes some 30 times as long */
+#define PLACES 400u             /* for tasks at the same time */
 #define COMMON_STACKS 4u
 #define ROUNDS_MAX 24u           /* of a task */
 #define DATA_MAX_SZ 1500u        /* bytes on the stack of a task */

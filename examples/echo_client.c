@@ -36,7 +36,7 @@ static struct {
 static size_t ct_open;  /* connections that had an answer */
 static size_t ct_early; /* that broke off */
 static size_t ct_ended;
-static size_t bytes;    /* that came back and were right */
+static size_t bytes; /* that came back and were right */
 static int epoll_fd;
 
 /* ==== A connection =========================================================================== */
@@ -201,11 +201,19 @@ static void read_options(int argc, char **argv)
     int option;
     while ((option = getopt(argc, argv, "c:r:e:h")) != -1) {
         switch (option) {
-        case 'c': options.ct_connections = strtoul(optarg, NULL, 10); break;
-        case 'r': options.ct_rounds = strtoul(optarg, NULL, 10); break;
-        case 'e': options.every = strtoul(optarg, NULL, 10); break;
-        case 'h': end_with_usage(0);
-        default: end_with_usage(2);
+        case 'c':
+            options.ct_connections = strtoul(optarg, NULL, 10);
+            break;
+        case 'r':
+            options.ct_rounds = strtoul(optarg, NULL, 10);
+            break;
+        case 'e':
+            options.every = strtoul(optarg, NULL, 10);
+            break;
+        case 'h':
+            end_with_usage(0);
+        default:
+            end_with_usage(2);
         }
     }
     if (optind != argc - 1) {

@@ -23,10 +23,10 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
-#define BUFFER_SZ 2048u          /* bytes; of each connection */
-#define STACK_SZ (16u << 10)     /* bytes; aco_cancel() takes 3 KiB of it, a buffer 2 KiB */
-#define SAVE_STACK_SZ 160u       /* bytes; what the server says at the end that a copy took */
-#define EVENTS 256               /* taken from epoll at a time */
+#define BUFFER_SZ 2048u      /* bytes; of each connection */
+#define STACK_SZ (16u << 10) /* bytes; aco_cancel() takes 3 KiB of it, a buffer 2 KiB */
+#define SAVE_STACK_SZ 160u   /* bytes; what the server says at the end that a copy took */
+#define EVENTS 256           /* taken from epoll at a time */
 #define THREADS_MAX 64u
 #define FILES_WANTED 10100u
 
@@ -43,11 +43,11 @@ static const char USAGE[] =
 enum { STANDALONE, POOL, SHARE };
 
 static struct {
-    int stacks;             /* STANDALONE, POOL or SHARE */
+    int stacks; /* STANDALONE, POOL or SHARE */
     int buffer_is_on_stack;
     size_t ct_threads;
-    uint16_t port;          /* 0: any */
-    size_t ct_connections;  /* after which it ends; 0: never */
+    uint16_t port;         /* 0: any */
+    size_t ct_connections; /* after which it ends; 0: never */
 } options = {SHARE, 0, 1, 0, 0};
 
 static size_t ct_ended; /* connections, of all threads */
@@ -59,10 +59,10 @@ typedef struct connection_s connection_t;
 struct connection_s {
     aco_t *co;
     int fd;
-    char *lent;              /* where the loop is to put what comes; NULL for nowhere */
-    ssize_t received;        /* bytes that it put there */
-    connection_t *next;      /* the next older one of the thread that is open */
-    connection_t **link;     /* what points to this one */
+    char *lent;          /* where the loop is to put what comes; NULL for nowhere */
+    ssize_t received;    /* bytes that it put there */
+    connection_t *next;  /* the next older one of the thread that is open */
+    connection_t **link; /* what points to this one */
 };
 
 /* An instance, one for each thread. */
@@ -345,13 +345,25 @@ static void read_options(int argc, char **argv)
     int option;
     while ((option = getopt(argc, argv, "s:b:t:p:n:h")) != -1) {
         switch (option) {
-        case 's': options.stacks = choose(optarg, stacks); break;
-        case 'b': options.buffer_is_on_stack = choose(optarg, places); break;
-        case 't': options.ct_threads = strtoul(optarg, NULL, 10); break;
-        case 'p': options.port = (uint16_t)strtoul(optarg, NULL, 10); break;
-        case 'n': options.ct_connections = strtoul(optarg, NULL, 10); break;
-        case 'h': end_with_usage(0);
-        default: end_with_usage(2);
+        case 's':
+            options.stacks = choose(optarg, stacks);
+            break;
+        case 'b':
+            options.buffer_is_on_stack = choose(optarg, places);
+            break;
+        case 't':
+            options.ct_threads = strtoul(optarg, NULL, 10);
+            break;
+        case 'p':
+            options.port = (uint16_t)strtoul(optarg, NULL, 10);
+            break;
+        case 'n':
+            options.ct_connections = strtoul(optarg, NULL, 10);
+            break;
+        case 'h':
+            end_with_usage(0);
+        default:
+            end_with_usage(2);
         }
     }
     if (options.ct_threads == 0 || options.ct_threads > THREADS_MAX || optind < argc) {

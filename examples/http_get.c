@@ -25,7 +25,7 @@
 #define PAGE_MAX_SZ 50000u
 #define STACK_SZ (32u << 10) /* bytes */
 #define EVENTS 64
-#define STEPS 50u         /* of the line of progress */
+#define STEPS 50u /* of the line of progress */
 
 static const char USAGE[] =
     "usage: http_get [-n FETCHES] [-c AT_A_TIME] [-h] [PORT [PATH]]\n"
@@ -262,10 +262,16 @@ static void read_options(int argc, char **argv)
     int option;
     while ((option = getopt(argc, argv, "n:c:h")) != -1) {
         switch (option) {
-        case 'n': options.ct_fetches = strtoul(optarg, NULL, 10); break;
-        case 'c': options.ct_at_a_time = strtoul(optarg, NULL, 10); break;
-        case 'h': end_with_usage(0);
-        default: end_with_usage(2);
+        case 'n':
+            options.ct_fetches = strtoul(optarg, NULL, 10);
+            break;
+        case 'c':
+            options.ct_at_a_time = strtoul(optarg, NULL, 10);
+            break;
+        case 'h':
+            end_with_usage(0);
+        default:
+            end_with_usage(2);
         }
     }
     if (optind < argc) {

@@ -34,11 +34,11 @@
 typedef struct task_s task_t;
 struct task_s {
     const char *name;
-    int priority;  /* 0: the most urgent */
+    int priority; /* 0: the most urgent */
     aco_cofuncp_t fp;
     aco_t *co;
-    int wakes_at;  /* of one in the list of timers */
-    task_t *next;  /* in a queue, or in the list of timers */
+    int wakes_at; /* of one in the list of timers */
+    task_t *next; /* in a queue, or in the list of timers */
 };
 
 /* First in, first out. */

@@ -76,7 +76,7 @@ int main(void)
     aco_stack_pool_destroy_co(pool, co);
     aco_stack_pool_destroy(pool);
     aco_destroy(main_co);
-    printf("sum %lld\ntime %.1f ms\npeak memory %.1f MiB\n", (long long)root.sum,
-           now_ms() - start, peak_mib());
+    printf("sum %lld\ntime %.1f ms\npeak memory %.1f MiB\n", (long long)root.sum, now_ms() - start,
+           peak_mib());
     return 0;
 }

@@ -29,8 +29,8 @@ typedef struct {
 #define MY_FLAGS 0x08u
 #define ITS_FLAGS 0x21u
 #define IN_REG 0xffffffc0u
-#define FENV_SZ 28     /* bytes that fnstenv writes */
-#define FENV_STATUS 4  /* offset of the status word in them */
+#define FENV_SZ 28    /* bytes that fnstenv writes */
+#define FENV_STATUS 4 /* offset of the status word in them */
 #define STATUS_FLAGS 0x3fu
 
 static const words_t usual = {0x1f80, 0x37f};

@@ -123,7 +123,8 @@ void assert_invariants(const aco_t *co)
 int is_save_stack_embedded(const aco_t *co)
 {
     size_t distance = (size_t)((const char *)co->save_stack.ptr - (const char *)co);
-    return !(co->blocks & ACO_BLOCK_SAVE_STACK) && distance >= sizeof(*co) && distance < sizeof(*co) + 16;
+    return !(co->blocks & ACO_BLOCK_SAVE_STACK) && distance >= sizeof(*co) &&
+           distance < sizeof(*co) + 16;
 }
 
 size_t live_sz(const aco_t *co)

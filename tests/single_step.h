@@ -38,9 +38,9 @@ typedef struct {
     step_side_t *from, *to;
     void (*function)(void); /* gets the arguments */
     void *arguments[2];
-    int is_signalled;        /* 1: a signal before every instruction */
-    int shares_words;        /* 1: `to` must find the control words of `from`, not its own */
-    const void *left_for;    /* a function by whose call `to` ends the stepping; or NULL */
+    int is_signalled;     /* 1: a signal before every instruction */
+    int shares_words;     /* 1: `to` must find the control words of `from`, not its own */
+    const void *left_for; /* a function by whose call `to` ends the stepping; or NULL */
 } step_t;
 
 /* What was seen since the program began. */
@@ -51,7 +51,7 @@ typedef struct {
     unsigned long strays;       /* those of them where SP was in neither stack */
     const char *rule;           /* the first rule that was broken, NULL if none was; and where */
     const char *pc, *sp;
-    const void *stray_frame;   /* where the last signal that came there left its ucontext_t */
+    const void *stray_frame; /* where the last signal that came there left its ucontext_t */
 } step_report_t;
 
 extern step_report_t step_report;

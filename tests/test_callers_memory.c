@@ -134,8 +134,7 @@ static void a_save_stack_is_what_remains_and_grows_when_it_must(void **state)
     const instance_t *in = (const instance_t *)*state;
     static const size_t sizes[] = {0, 1, 15, 16, 500, 5000};
     uint32_t seed = 3;
-    aco_t *other =
-        aco_create(in->main_co, in->stack, SAVE_STACK_SZ, yields_for_ever, NULL);
+    aco_t *other = aco_create(in->main_co, in->stack, SAVE_STACK_SZ, yields_for_ever, NULL);
     for (size_t i = 0; i < ARRAY_SZ(sizes); i++) {
         memset(rooms, CANARY, sizeof(rooms));
         aco_t *co = aco_create_in(rooms[0].bytes, CO_SZ + sizes[i], in->main_co, in->stack,
@@ -166,8 +165,7 @@ static void destroy_frees_what_has_grown_only(void **state)
     uint32_t seed = 4;
     aco_share_stack_t *stack = aco_share_stack_new(0);
     memory.is_on = 1;
-    aco_t *co =
-        aco_create_in(rooms[0].bytes, CO_SZ, in->main_co, stack, fills_and_yields, &seed);
+    aco_t *co = aco_create_in(rooms[0].bytes, CO_SZ, in->main_co, stack, fills_and_yields, &seed);
     aco_t *other = aco_create_in(rooms[1].bytes, CO_SZ + 3 * SAVE_STACK_SZ, in->main_co, stack,
                                  yields_for_ever, NULL);
     alternate(co, other);

@@ -188,8 +188,8 @@ static void version_of_the_library_is_that_of_the_header(void **state)
 {
     (void)state;
     assert_int_equal(aco_version(), ACO_VERSION);
-    assert_int_equal(ACO_VERSION, ACO_VERSION_MAJOR * 10000 + ACO_VERSION_MINOR * 100 +
-                                      ACO_VERSION_PATCH);
+    assert_int_equal(ACO_VERSION,
+                     ACO_VERSION_MAJOR * 10000 + ACO_VERSION_MINOR * 100 + ACO_VERSION_PATCH);
     assert_true(ACO_VERSION_MAJOR >= 2);
 }
 

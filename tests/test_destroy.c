@@ -136,8 +136,8 @@ static void by_another_coroutine(void **state)
     aco_share_stack_t *stack = aco_share_stack_new(0);
     for (int same_stack = 0; same_stack <= 1; same_stack++) {
         for (int is_started = 0; is_started <= 1; is_started++) {
-            aco_t *co = aco_create(in->main_co, same_stack ? in->stack : stack, 0,
-                                   yields_for_ever, NULL);
+            aco_t *co = aco_create(in->main_co, same_stack ? in->stack : stack, 0, yields_for_ever,
+                                   NULL);
             aco_t *other = make_co(in, destroys_its_argument, co);
             if (is_started) {
                 aco_resume(co);

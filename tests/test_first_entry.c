@@ -8,8 +8,8 @@
 
 #if defined(ACO_ARCH_X86_64) || defined(ACO_ARCH_I386)
 #define HAVE_X87
-#define FENV_SZ 28   /* bytes that fnstenv writes */
-#define FENV_TAGS 8  /* offset of the tag word in them */
+#define FENV_SZ 28  /* bytes that fnstenv writes */
+#define FENV_TAGS 8 /* offset of the tag word in them */
 #define TAGS_EMPTY 0xffff
 #define DIRECTION_FLAG 0x400
 #endif
@@ -30,46 +30,46 @@ typedef struct {
 __attribute__((naked)) static void writes_down(void)
 {
 #ifdef ACO_ARCH_X86_64
-    __asm__("movq %c0(%%rsi), %%rax\n\t"
-            "movq %%rsp, %c1(%%rax)\n\t"
-            "movq (%%rsp), %%rdx\n\t"
-            "movq %%rdx, %c2(%%rax)\n\t"
-            "movq %%rbp, %c3(%%rax)\n\t"
-            "movq %%rsi, %c4(%%rax)\n\t"
-            "pushfq\n\t"
-            "popq %c5(%%rax)\n\t"
-            "fnstenv %c6(%%rax)\n\t"
-            "fldenv %c6(%%rax)\n\t"
-            "jmp aco_exit@PLT"
-            :
-            : "i"(offsetof(aco_t, arg)), "i"(offsetof(found_t, sp)),
-              "i"(offsetof(found_t, return_address)), "i"(offsetof(found_t, bp)),
-              "i"(offsetof(found_t, to)), "i"(offsetof(found_t, flags)),
-              "i"(offsetof(found_t, fenv)));
+    __asm__(
+        "movq %c0(%%rsi), %%rax\n\t"
+        "movq %%rsp, %c1(%%rax)\n\t"
+        "movq (%%rsp), %%rdx\n\t"
+        "movq %%rdx, %c2(%%rax)\n\t"
+        "movq %%rbp, %c3(%%rax)\n\t"
+        "movq %%rsi, %c4(%%rax)\n\t"
+        "pushfq\n\t"
+        "popq %c5(%%rax)\n\t"
+        "fnstenv %c6(%%rax)\n\t"
+        "fldenv %c6(%%rax)\n\t"
+        "jmp aco_exit@PLT"
+        :
+        : "i"(offsetof(aco_t, arg)), "i"(offsetof(found_t, sp)),
+          "i"(offsetof(found_t, return_address)), "i"(offsetof(found_t, bp)),
+          "i"(offsetof(found_t, to)), "i"(offsetof(found_t, flags)), "i"(offsetof(found_t, fenv)));
 #else
-    __asm__("movl %c0(%%ecx), %%eax\n\t"
-            "movl %%esp, %c1(%%eax)\n\t"
-            "movl (%%esp), %%edx\n\t"
-            "movl %%edx, %c2(%%eax)\n\t"
-            "movl %%ebp, %c3(%%eax)\n\t"
-            "movl %%ecx, %c4(%%eax)\n\t"
-            "pushfl\n\t"
-            "popl %c5(%%eax)\n\t"
-            "fnstenv %c6(%%eax)\n\t"
-            "fldenv %c6(%%eax)\n\t"
-            "jmp aco_exit"
-            :
-            : "i"(offsetof(aco_t, arg)), "i"(offsetof(found_t, sp)),
-              "i"(offsetof(found_t, return_address)), "i"(offsetof(found_t, bp)),
-              "i"(offsetof(found_t, to)), "i"(offsetof(found_t, flags)),
-              "i"(offsetof(found_t, fenv)));
+    __asm__(
+        "movl %c0(%%ecx), %%eax\n\t"
+        "movl %%esp, %c1(%%eax)\n\t"
+        "movl (%%esp), %%edx\n\t"
+        "movl %%edx, %c2(%%eax)\n\t"
+        "movl %%ebp, %c3(%%eax)\n\t"
+        "movl %%ecx, %c4(%%eax)\n\t"
+        "pushfl\n\t"
+        "popl %c5(%%eax)\n\t"
+        "fnstenv %c6(%%eax)\n\t"
+        "fldenv %c6(%%eax)\n\t"
+        "jmp aco_exit"
+        :
+        : "i"(offsetof(aco_t, arg)), "i"(offsetof(found_t, sp)),
+          "i"(offsetof(found_t, return_address)), "i"(offsetof(found_t, bp)),
+          "i"(offsetof(found_t, to)), "i"(offsetof(found_t, flags)), "i"(offsetof(found_t, fenv)));
 #endif
 }
 #else
 /* Others have no attribute that keeps gcc from adding instructions. A field is at FOUND(word). */
 found_t *to_be_written;
 void writes_down(void);
-#define FOUND(i) ACO_STR(ACO_WORD*i)
+#define FOUND(i) ACO_STR(ACO_WORD *i)
 #if defined(ACO_ARCH_ARM64)
 __asm__(".text\n"
         "writes_down:\n\t"

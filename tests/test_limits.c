@@ -16,10 +16,10 @@
 #include <sys/time.h>
 #include <sys/wait.h>
 
-#define FRAME_SZ 300u                  /* bytes; more than a first save stack */
-#define SIGNAL_STACK_SZ 65536u         /* bytes */
-#define CT_HUGE 8u                     /* stacks */
-#define HUGE_SZ ((size_t)4 << 20)      /* bytes of a stack: two huge pages */
+#define FRAME_SZ 300u                      /* bytes; more than a first save stack */
+#define SIGNAL_STACK_SZ 65536u             /* bytes */
+#define CT_HUGE 8u                         /* stacks */
+#define HUGE_SZ ((size_t)4 << 20)          /* bytes of a stack: two huge pages */
 #define HUGE_RESIDENT_SZ ((size_t)1 << 20) /* bytes; half a huge page, as sanitizers add to it */
 
 /* Keeps a frame over a yield; tells whether it was kept. */

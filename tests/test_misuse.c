@@ -552,8 +552,8 @@ static void check_case(const instance_t *in, const misuse_t *misuse)
     w->self = make_co(in, misuses, &scene);
     aco_share_stack_t *stack = aco_share_stack_new(0);
     w->child = aco_create(w->self, stack, 0, misuses, &scene);
-    const char *line =
-        expect_abort_at(play, &scene, misuse->call, misuse->words, __FILE__, misuse->line);
+    const char *line = expect_abort_at(play, &scene, misuse->call, misuse->words, __FILE__,
+                                       misuse->line);
     if (misuse->culprit != NOBODY) {
         assert_names_ptr(line, *(aco_t **)((char *)w + misuse->culprit));
     }

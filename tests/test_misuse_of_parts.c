@@ -138,8 +138,8 @@ static void check_case(const instance_t *in, const misuse_t *misuse)
     w->self = make_co(in, misuses, &scene);
     w->detached = make_co(&own, yields_for_ever, NULL);
     aco_detach(w->detached);
-    const char *line =
-        expect_abort_at(play, &scene, misuse->call, misuse->words, __FILE__, misuse->line);
+    const char *line = expect_abort_at(play, &scene, misuse->call, misuse->words, __FILE__,
+                                       misuse->line);
     if (misuse->culprit != NOBODY) {
         assert_names_ptr(line, *(aco_t **)((char *)w + misuse->culprit));
     } else {

@@ -82,8 +82,8 @@ static void (*const resumes[])(aco_t *) = {
 };
 
 static void (*const yields[])(void) = {
-    yield_inline, no_inline_yield, yield_through_pointer, yield_by_hand,
-    yield1_inline, yield1_through_pointer,
+    yield_inline,  no_inline_yield, yield_through_pointer,
+    yield_by_hand, yield1_inline,   yield1_through_pointer,
 };
 
 static void exit_inline(void)

@@ -254,8 +254,7 @@ static void make_family(const instance_t *in, family_t *family, uint32_t seed,
     family->co = make_co(in, lets_children_step, family);
     for (size_t i = 0; i < CHILD_CT; i++) {
         family->facts[i].seed = seed + 10 * (uint32_t)(i + 1);
-        family->children[i] =
-            aco_create(family->co, childrens_stack, 0, steps, &family->facts[i]);
+        family->children[i] = aco_create(family->co, childrens_stack, 0, steps, &family->facts[i]);
     }
 }
 

@@ -181,8 +181,7 @@ static void check_everything(void)
     }
     for (size_t i = 0; i < STACK_CT; i++) {
         size_t owner = model.owners[i];
-        assert_ptr_equal(model.stacks[i]->owner,
-                         owner == NOBODY ? NULL : model.workers[owner].co);
+        assert_ptr_equal(model.stacks[i]->owner, owner == NOBODY ? NULL : model.workers[owner].co);
         assert_int_equal(model.stacks[i]->ct_coroutines, cts[i]);
     }
     assert_co_checks();

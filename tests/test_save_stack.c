@@ -23,7 +23,8 @@ typedef struct {
 #if defined(ACO_ARCH_X86_64) || defined(ACO_ARCH_I386)
 __attribute__((force_align_arg_pointer))
 #endif
-static void looks_at_frames(void)
+static void
+looks_at_frames(void)
 {
     made_t *made = (made_t *)aco_get_arg();
     made->was_right = is_from_seed(made->frames, made->sz, made->seed);
@@ -99,7 +100,8 @@ static void frames_up_to_the_limit_of_the_stack_come_back(void **state)
     static const size_t sizes[] = {8000, 16384, 70001, (size_t)1 << 20};
     for (size_t i = 0; i < ARRAY_SZ(sizes); i++) {
         aco_share_stack_t *stack = aco_share_stack_new(sizes[i]);
-        save_and_restore(in, stack, (stack->align_limit - STACK_ROOM) / ACO_RETPTR_SZ * ACO_RETPTR_SZ);
+        save_and_restore(in, stack,
+                         (stack->align_limit - STACK_ROOM) / ACO_RETPTR_SZ * ACO_RETPTR_SZ);
         aco_share_stack_destroy(stack);
     }
 }
@@ -141,9 +143,9 @@ static void a_save_stack_that_is_large_enough_stays_embedded(void **state)
 }
 
 typedef struct {
-    size_t sz;         /* bytes that a level keeps */
-    uint32_t seed;     /* of the outermost level */
-    unsigned ct_down;  /* levels to go down before going up again */
+    size_t sz;        /* bytes that a level keeps */
+    uint32_t seed;    /* of the outermost level */
+    unsigned ct_down; /* levels to go down before going up again */
 } recursion_t;
 
 static NOINLINE void descend(const recursion_t *recursion, unsigned depth)

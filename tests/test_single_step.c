@@ -116,8 +116,8 @@ static void set_words(step_side_t *side, words_t words)
 static void step_across(const pair_t *pair, step_side_t *from, step_side_t *to, way_t way,
                         void *argument, void *argument2)
 {
-    const step_t step = {from, to, way, {argument, argument2}, pair->is_signalled, IS_SHARED,
-                         LEFT_FOR};
+    const step_t step = {from,      to,      way, {argument, argument2}, pair->is_signalled,
+                         IS_SHARED, LEFT_FOR};
     single_step(&step);
 }
 
@@ -172,9 +172,8 @@ extern const char program_start[] __asm__("__executable_start");
 
 static void print_fault(void)
 {
-    print_error("%lu times, the first at %#tx of the program, with SP %p: %s\n",
-                step_report.faults, step_report.pc - program_start, (const void *)step_report.sp,
-                step_report.rule);
+    print_error("%lu times, the first at %#tx of the program, with SP %p: %s\n", step_report.faults,
+                step_report.pc - program_start, (const void *)step_report.sp, step_report.rule);
     step_report.faults = 0;
 }
 

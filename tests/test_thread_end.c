@@ -50,7 +50,9 @@ static void run_coroutine_on_thread(void *entry)
 {
     pthread_t thread;
     _exit(pthread_create(&thread, NULL, run_coroutine, entry) == 0 &&
-          pthread_join(thread, NULL) == 0 ? 0 : 1);
+                  pthread_join(thread, NULL) == 0
+              ? 0
+              : 1);
 }
 
 static void one_that_ends_in_a_coroutine_is_found_out(void **state)

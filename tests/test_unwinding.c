@@ -30,38 +30,51 @@
 #define REG_PC REG_RIP
 #define CT_KEPT 6
 static const int kept[CT_KEPT] = {3, 6, 12, 13, 14, 15}; /* rbx, rbp, r12-r15 in DWARF */
-#define ZERO_KEPT() \
-    __asm__ volatile("xorl %%ebx, %%ebx\n\txorl %%r12d, %%r12d\n\txorl %%r13d, %%r13d\n\t" \
-                     "xorl %%r14d, %%r14d\n\txorl %%r15d, %%r15d" \
-                     : : : "ebx", "r12", "r13", "r14", "r15", "cc")
+#define ZERO_KEPT()                                                                                \
+    __asm__ volatile(                                                                              \
+        "xorl %%ebx, %%ebx\n\txorl %%r12d, %%r12d\n\txorl %%r13d, %%r13d\n\t"                      \
+        "xorl %%r14d, %%r14d\n\txorl %%r15d, %%r15d"                                               \
+        :                                                                                          \
+        :                                                                                          \
+        : "ebx", "r12", "r13", "r14", "r15", "cc")
 #elif defined(ACO_ARCH_I386)
 #define REG_PC REG_EIP
 #define CT_KEPT 4
 static const int kept[CT_KEPT] = {3, 5, 6, 7}; /* ebx, ebp, esi, edi in DWARF */
-#define ZERO_KEPT() \
-    __asm__ volatile("xorl %%ebx, %%ebx\n\txorl %%esi, %%esi\n\txorl %%edi, %%edi" \
-                     : : : "ebx", "esi", "edi", "cc")
+#define ZERO_KEPT()                                                                                \
+    __asm__ volatile("xorl %%ebx, %%ebx\n\txorl %%esi, %%esi\n\txorl %%edi, %%edi"                 \
+                     :                                                                             \
+                     :                                                                             \
+                     : "ebx", "esi", "edi", "cc")
 #elif defined(ACO_ARCH_ARM64)
 #define CT_KEPT 11
 static const int kept[CT_KEPT] = {19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29};
-#define ZERO_KEPT() \
-    __asm__ volatile("mov x19, 0\n\tmov x20, 0\n\tmov x21, 0\n\tmov x22, 0\n\tmov x23, 0\n\t" \
-                     "mov x24, 0\n\tmov x25, 0\n\tmov x26, 0\n\tmov x27, 0\n\tmov x28, 0" \
-                     : : : "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28")
+#define ZERO_KEPT()                                                                                \
+    __asm__ volatile(                                                                              \
+        "mov x19, 0\n\tmov x20, 0\n\tmov x21, 0\n\tmov x22, 0\n\tmov x23, 0\n\t"                   \
+        "mov x24, 0\n\tmov x25, 0\n\tmov x26, 0\n\tmov x27, 0\n\tmov x28, 0"                       \
+        :                                                                                          \
+        :                                                                                          \
+        : "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28")
 #elif defined(ACO_ARCH_RISCV64)
 #define CT_KEPT 12
 static const int kept[CT_KEPT] = {8, 9, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27};
-#define ZERO_KEPT() \
-    __asm__ volatile("li s1, 0\n\tli s2, 0\n\tli s3, 0\n\tli s4, 0\n\tli s5, 0\n\tli s6, 0\n\t" \
-                     "li s7, 0\n\tli s8, 0\n\tli s9, 0\n\tli s10, 0\n\tli s11, 0" \
-                     : : : "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11")
+#define ZERO_KEPT()                                                                                \
+    __asm__ volatile(                                                                              \
+        "li s1, 0\n\tli s2, 0\n\tli s3, 0\n\tli s4, 0\n\tli s5, 0\n\tli s6, 0\n\t"                 \
+        "li s7, 0\n\tli s8, 0\n\tli s9, 0\n\tli s10, 0\n\tli s11, 0"                               \
+        :                                                                                          \
+        :                                                                                          \
+        : "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11")
 #elif defined(ACO_ARCH_ARM)
 #define CT_KEPT 8
 static const int kept[CT_KEPT] = {4, 5, 6, 7, 8, 9, 10, 11};
 /* Those that may point to frames are not this function's to change. */
-#define ZERO_KEPT() \
-    __asm__ volatile("mov r4, #0\n\tmov r5, #0\n\tmov r8, #0\n\tmov r9, #0\n\tmov r10, #0" \
-                     : : : "r4", "r5", "r8", "r9", "r10")
+#define ZERO_KEPT()                                                                                \
+    __asm__ volatile("mov r4, #0\n\tmov r5, #0\n\tmov r8, #0\n\tmov r9, #0\n\tmov r10, #0"         \
+                     :                                                                             \
+                     :                                                                             \
+                     : "r4", "r5", "r8", "r9", "r10")
 #endif
 
 #ifdef ACO_ARCH_RISCV64
@@ -147,7 +160,11 @@ static volatile int is_stepping;
 
 #ifdef HAVE_TRAP_FLAG
 /* The breakpoint has the handler set the trap flag, or clear it. */
-#define SET_STEPPING(is_on) do { is_stepping = (is_on); __asm__ volatile("int3"); } while (0)
+#define SET_STEPPING(is_on)                                                                        \
+    do {                                                                                           \
+        is_stepping = (is_on);                                                                     \
+        __asm__ volatile("int3");                                                                  \
+    } while (0)
 #else
 #define SET_STEPPING(is_on) (is_stepping = (is_on))
 #endif
@@ -243,7 +260,7 @@ extern const uint32_t (*__gnu_Unwind_Find_exidx(uintptr_t pc, int *ct))[2];
 static uintptr_t start_before(uintptr_t next)
 {
     int ct = 0;
-    const uint32_t (*table)[2] = __gnu_Unwind_Find_exidx(next, &ct);
+    const uint32_t(*table)[2] = __gnu_Unwind_Find_exidx(next, &ct);
     uintptr_t start = 0;
     for (int i = 0; i < ct; i++) {
         uintptr_t other = (uintptr_t)table[i] + (uintptr_t)((int32_t)(table[i][0] << 1) >> 1);
@@ -405,8 +422,7 @@ static NOINLINE void trace_by_frame_pointers(trace_t *trace)
 {
     memset(trace, 0, sizeof(*trace));
     void *const *frame = (void *const *)__builtin_frame_address(0);
-    for (; frame != NULL && trace->ct < MAX_FRAMES;
-         frame = (void *const *)frame[FRAME_RECORD]) {
+    for (; frame != NULL && trace->ct < MAX_FRAMES; frame = (void *const *)frame[FRAME_RECORD]) {
         uintptr_t return_address = (uintptr_t)frame[FRAME_RECORD + 1];
         add_frame(trace, return_address, return_address);
     }
@@ -493,8 +509,8 @@ static struct {
     int is_jump; /* whether the last instruction was that of a switch which changes sides */
     size_t ct_jumps;
     size_t cts[ARRAY_SZ(places)]; /* instructions looked from, of each place */
-    trace_t trace; /* the last one */
-    int is_wrong;  /* whether it is, after which none is taken */
+    trace_t trace;                /* the last one */
+    int is_wrong;                 /* whether it is, after which none is taken */
     trace_t calls[COROUTINE + 1]; /* of each side, when it last called acosw() */
 } steps;
 

@@ -77,7 +77,10 @@ static aco_t *main_co;
 #define PEER_RETURN(self) ((void)(self), aco_exit())
 #define PEER_BODY(name)                                                                            \
     static inline void name##_of(aco_t *self) __attribute__((always_inline));                      \
-    static void name(void) { name##_of(aco_gtls_co); }                                             \
+    static void name(void)                                                                         \
+    {                                                                                              \
+        name##_of(aco_gtls_co);                                                                    \
+    }                                                                                              \
     static inline void name##_of(aco_t *self)
 
 static inline void peer_resume(aco_t *co)

@@ -19,10 +19,21 @@ struct task {
         {
             return {std::coroutine_handle<promise_type>::from_promise(*this)};
         }
-        std::suspend_always initial_suspend() { return {}; }
-        std::suspend_always final_suspend() noexcept { return {}; }
-        void return_void() {}
-        void unhandled_exception() { std::terminate(); }
+        std::suspend_always initial_suspend()
+        {
+            return {};
+        }
+        std::suspend_always final_suspend() noexcept
+        {
+            return {};
+        }
+        void return_void()
+        {
+        }
+        void unhandled_exception()
+        {
+            std::terminate();
+        }
     };
     std::coroutine_handle<promise_type> handle;
 };
@@ -33,7 +44,10 @@ using peer_body = task (*)(void *self);
 #define PEER_MAIN nullptr
 #define PEER_SELF(self) nullptr
 #define PEER_ARG(self) (self)
-#define PEER_YIELD(self) co_await std::suspend_always{}
+#define PEER_YIELD(self)                                                                           \
+    co_await std::suspend_always                                                                   \
+    {                                                                                              \
+    }
 #define PEER_RETURN(self) co_return
 #define PEER_BODY(name) static task name([[maybe_unused]] void *self)
 
@@ -73,39 +87,68 @@ struct call {
         {
             return {std::coroutine_handle<promise_type>::from_promise(*this)};
         }
-        std::suspend_always initial_suspend() { return {}; }
+        std::suspend_always initial_suspend()
+        {
+            return {};
+        }
         auto final_suspend() noexcept
         {
             struct back {
-                bool await_ready() noexcept { return false; }
+                bool await_ready() noexcept
+                {
+                    return false;
+                }
                 std::coroutine_handle<>
                 await_suspend(std::coroutine_handle<promise_type> self) noexcept
                 {
                     return self.promise().caller;
                 }
-                void await_resume() noexcept {}
+                void await_resume() noexcept
+                {
+                }
             };
             return back{};
         }
-        void return_void() {}
-        void unhandled_exception() { std::terminate(); }
+        void return_void()
+        {
+        }
+        void unhandled_exception()
+        {
+            std::terminate();
+        }
     };
     std::coroutine_handle<promise_type> handle;
 
-    ~call() { handle.destroy(); }
-    bool await_ready() { return false; }
+    ~call()
+    {
+        handle.destroy();
+    }
+    bool await_ready()
+    {
+        return false;
+    }
     std::coroutine_handle<> await_suspend(std::coroutine_handle<> caller)
     {
         handle.promise().caller = caller;
         return handle;
     }
-    void await_resume() {}
+    void await_resume()
+    {
+    }
 };
 
 struct yield_innermost {
-    bool await_ready() { return false; }
-    void await_suspend(std::coroutine_handle<> self) { innermost = self; }
-    void await_resume() {}
+    bool await_ready()
+    {
+        return false;
+    }
+    void await_suspend(std::coroutine_handle<> self)
+    {
+        innermost = self;
+    }
+    void await_resume()
+    {
+    }
 };
 
 static __attribute__((noinline)) call call_4()
@@ -113,9 +156,18 @@ static __attribute__((noinline)) call call_4()
     co_await yield_innermost{};
     yields++;
 }
-static __attribute__((noinline)) call call_3() { co_await call_4(); }
-static __attribute__((noinline)) call call_2() { co_await call_3(); }
-static __attribute__((noinline)) call call_1() { co_await call_2(); }
+static __attribute__((noinline)) call call_3()
+{
+    co_await call_4();
+}
+static __attribute__((noinline)) call call_2()
+{
+    co_await call_3();
+}
+static __attribute__((noinline)) call call_1()
+{
+    co_await call_2();
+}
 
 static task deep(void *)
 {

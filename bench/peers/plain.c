@@ -4,28 +4,29 @@
 
 __thread plain_t *plain_running;
 
-__asm__(".text\n"
-        ".globl plain_switch\n"
-        ".type plain_switch, @function\n"
-        "plain_switch:\n\t"
-        "popq %rdx\n\t"
-        "movq %rdx, 0(%rdi)\n\t"
-        "movq %rsp, 8(%rdi)\n\t"
-        "movq %rbp, 16(%rdi)\n\t"
-        "movq %rbx, 24(%rdi)\n\t"
-        "movq %r12, 32(%rdi)\n\t"
-        "movq %r13, 40(%rdi)\n\t"
-        "movq %r14, 48(%rdi)\n\t"
-        "movq %r15, 56(%rdi)\n\t"
-        "movq 56(%rsi), %r15\n\t"
-        "movq 48(%rsi), %r14\n\t"
-        "movq 40(%rsi), %r13\n\t"
-        "movq 32(%rsi), %r12\n\t"
-        "movq 24(%rsi), %rbx\n\t"
-        "movq 16(%rsi), %rbp\n\t"
-        "movq 8(%rsi), %rsp\n\t"
-        "jmpq *0(%rsi)\n"
-        ".size plain_switch, .-plain_switch\n");
+__asm__(
+    ".text\n"
+    ".globl plain_switch\n"
+    ".type plain_switch, @function\n"
+    "plain_switch:\n\t"
+    "popq %rdx\n\t"
+    "movq %rdx, 0(%rdi)\n\t"
+    "movq %rsp, 8(%rdi)\n\t"
+    "movq %rbp, 16(%rdi)\n\t"
+    "movq %rbx, 24(%rdi)\n\t"
+    "movq %r12, 32(%rdi)\n\t"
+    "movq %r13, 40(%rdi)\n\t"
+    "movq %r14, 48(%rdi)\n\t"
+    "movq %r15, 56(%rdi)\n\t"
+    "movq 56(%rsi), %r15\n\t"
+    "movq 48(%rsi), %r14\n\t"
+    "movq 40(%rsi), %r13\n\t"
+    "movq 32(%rsi), %r12\n\t"
+    "movq 24(%rsi), %rbx\n\t"
+    "movq 16(%rsi), %rbp\n\t"
+    "movq 8(%rsi), %rsp\n\t"
+    "jmpq *0(%rsi)\n"
+    ".size plain_switch, .-plain_switch\n");
 
 static void *get_memory(size_t sz)
 {

@@ -89,8 +89,8 @@ static peer_ref peer_create(peer_ref parent, peer_body body, void *arg, size_t s
     co->body = body;
     co->arg = arg;
     pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, stack_sz > PTHREAD_STACK_MIN ? stack_sz
-                                                                        : PTHREAD_STACK_MIN);
+    pthread_attr_setstacksize(&attributes,
+                              stack_sz > PTHREAD_STACK_MIN ? stack_sz : PTHREAD_STACK_MIN);
     if (thread_ct++ == THREADS_MAX) {
         absent("the more threads, the slower each: more than 10,000 take minutes");
     }

@@ -33,8 +33,10 @@ size_t net_allow_files(size_t ct)
     struct rlimit limit;
     net_demand(getrlimit(RLIMIT_NOFILE, &limit) == 0, "getrlimit");
     if (limit.rlim_max < ct) {
-        fprintf(stderr, "the hard limit on open files is %zu, %zu are wanted: raise it (ulimit -Hn)"
-                "\n", (size_t)limit.rlim_max, ct);
+        fprintf(stderr,
+                "the hard limit on open files is %zu, %zu are wanted: raise it (ulimit -Hn)"
+                "\n",
+                (size_t)limit.rlim_max, ct);
         ct = (size_t)limit.rlim_max;
     }
     if (limit.rlim_cur < ct) {

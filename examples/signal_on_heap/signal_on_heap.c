@@ -14,7 +14,7 @@
 #define STACK_SZ 65536u  /* bytes */
 #define USUAL_MXCSR 0x1f80u
 #define USUAL_X87 0x37fu
-#define ROUNDS 2         /* the first starts the coroutine, the second continues it */
+#define ROUNDS 2 /* the first starts the coroutine, the second continues it */
 
 /* What a program might keep of a coroutine in one block on the heap. */
 typedef struct {
@@ -33,8 +33,13 @@ static struct {
 
 static void step_faulty(step_side_t *from, step_side_t *to, object_t *mine, object_t *other)
 {
-    const step_t step = {from, to, (void (*)(void))faulty_switch,
-                         {&mine->context, &other->context}, program.is_signalled, 1, NULL};
+    const step_t step = {from,
+                         to,
+                         (void (*)(void))faulty_switch,
+                         {&mine->context, &other->context},
+                         program.is_signalled,
+                         1,
+                         NULL};
     single_step(&step);
 }
 
@@ -90,10 +95,11 @@ static void print_frame(const char *name, const object_t *object)
 {
     const char *frame = (const char *)step_report.stray_frame;
     if (frame >= object->buffer && frame < object->buffer + BUFFER_SZ) {
-        printf("  the last signal frame on the heap: at byte %td of the buffer of %s;\n"
-               "    it says that it interrupted faulty_switch+%td\n",
-               frame - object->buffer, name,
-               pc_in_frame(frame) - (const char *)(uintptr_t)faulty_switch);
+        printf(
+            "  the last signal frame on the heap: at byte %td of the buffer of %s;\n"
+            "    it says that it interrupted faulty_switch+%td\n",
+            frame - object->buffer, name,
+            pc_in_frame(frame) - (const char *)(uintptr_t)faulty_switch);
     }
 }
 
@@ -136,8 +142,8 @@ static int run_faulty(const char *title, int is_signalled, unsigned expected)
 
 static void step_acosw(step_side_t *from, step_side_t *to, aco_t *mine, aco_t *other)
 {
-    const step_t step = {from, to, (void (*)(void))acosw, {mine, other}, program.is_signalled, 0,
-                         NULL};
+    const step_t step = {from, to,  (void (*)(void))acosw, {mine, other}, program.is_signalled,
+                         0,    NULL};
     aco_gtls_co = other;
     single_step(&step);
 }

@@ -99,7 +99,8 @@ static void take_propagating(handling_t *handling, const aco_t *co)
     while (thrown != NULL && thrown->co != co) {
         thrown = thrown->next;
     }
-    check(thrown != NULL, co, "the coroutine was half unwound on another thread: let it end there "
+    check(thrown != NULL, co,
+          "the coroutine was half unwound on another thread: let it end there "
           "before aco_detach()");
     handling->propagating = thrown->propagating;
 }
@@ -143,7 +144,8 @@ static _Unwind_Reason_Code end_after_last_frame(int version, _Unwind_Action acti
         co->wakes = 0;
         aco_exit1(co);
     }
-    check(!(actions & _UA_END_OF_STACK), co, "a function of the coroutine has no unwind table: "
+    check(!(actions & _UA_END_OF_STACK), co,
+          "a function of the coroutine has no unwind table: "
           "compile it with -fexceptions or -fasynchronous-unwind-tables");
     return _URC_NO_REASON;
 }
@@ -219,7 +221,8 @@ int aco_cancel(aco_t *co)
         co->wakes = WAKES;
     }
     resume_without_exceptions(co);
-    check(co->wakes != WAKES, co, "the coroutine was suspended by acosw() alone: "
+    check(co->wakes != WAKES, co,
+          "the coroutine was suspended by acosw() alone: "
           "let it suspend itself by aco_yield() or aco_yield_to()");
     return co->is_end;
 }

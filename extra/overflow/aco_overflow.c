@@ -201,8 +201,7 @@ static void pass_on(int signal_no, siginfo_t *info, void *context)
         return;
     }
     if (previous.sa_handler == SIG_DFL || previous.sa_handler == SIG_IGN ||
-        ((flags & SA_RESETHAND) &&
-         __atomic_exchange_n(&previous_is_spent, 1, __ATOMIC_RELAXED))) {
+        ((flags & SA_RESETHAND) && __atomic_exchange_n(&previous_is_spent, 1, __ATOMIC_RELAXED))) {
         take_default_action(signal_no, info);
         return;
     }
@@ -245,8 +244,10 @@ static void demand(int holds, const char *function)
 {
     char text[FAILURE_SZ];
     if (!holds) {
-        snprintf(text, sizeof(text), "%s failed, errno %d: free memory or raise its limit, and "
-                 "don't call it in a signal handler", function, errno);
+        snprintf(text, sizeof(text),
+                 "%s failed, errno %d: free memory or raise its limit, and "
+                 "don't call it in a signal handler",
+                 function, errno);
         aco_i_fail("aco_install_overflow_handler", aco_gtls_co, text);
     }
 }

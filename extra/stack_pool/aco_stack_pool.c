@@ -62,7 +62,7 @@
 #define ACO_STACK_POOL_COLOURS 40u
 #endif
 
-#define ROUND_UP(n, multiple) (((n) + (multiple) - 1) / (multiple) * (multiple))
+#define ROUND_UP(n, multiple) (((n) + (multiple)-1) / (multiple) * (multiple))
 
 /* Where aco_stack_pool_create_co() makes an aco_t: in whole cache lines, so that a resume touches
  * only one of them. */
@@ -83,8 +83,8 @@ typedef struct {
 #define COLOURS_SZ ((ACO_STACK_POOL_COLOURS - 1) * (size_t)CACHE_LINE_SZ)
 
 typedef struct {
-    co_t *cos;  /* the mapping begins with them */
-    size_t sz;  /* bytes mapped */
+    co_t *cos; /* the mapping begins with them */
+    size_t sz; /* bytes mapped */
     char *slots;
     size_t first_colour;
     size_t ct;          /* slots */
@@ -271,7 +271,8 @@ static slab_t *add_slab(aco_stack_pool_t *pool, const char **why)
             return pool->slabs_end++;
         }
     }
-    return (slab_t *)refuse(why, "mmap() of a stack failed: put or free some first, or raise the "
+    return (slab_t *)refuse(why,
+                            "mmap() of a stack failed: put or free some first, or raise the "
                             "limit on memory (ulimit -v) or on mappings (vm.max_map_count)");
 }
 
@@ -284,7 +285,8 @@ static int guard(aco_stack_pool_t *pool, char *slot, const char **why)
     }
     pool->has_mprotect = 1;
     return mprotect(slot, sz, PROT_NONE) == 0 ||
-           refuse(why, "mprotect() of a guard failed: it takes two mappings, and the process "
+           refuse(why,
+                  "mprotect() of a guard failed: it takes two mappings, and the process "
                   "has as many as vm.max_map_count allows: raise that, use Linux 6.13 or later, "
                   "where guards take none, or put some stacks first") != NULL;
 }
@@ -416,7 +418,8 @@ static void check_flags(unsigned flags)
     unsigned others = flags % ACO_STACK_POOL_GUARD_KIB(1);
     demand((others & ~(ACO_STACK_POOL_NO_GUARD | ACO_STACK_POOL_SHARED)) == 0 &&
                !((others & ACO_STACK_POOL_NO_GUARD) && guard_kib != 0),
-           "aco_stack_pool_new", NULL, "there is no such flag, or a size of guards beside "
+           "aco_stack_pool_new", NULL,
+           "there is no such flag, or a size of guards beside "
            "ACO_STACK_POOL_NO_GUARD: pass 0, or a sum of ACO_STACK_POOL_*");
 }
 

@@ -134,15 +134,15 @@ void aco_stack_pool_destroy_co(aco_stack_pool_t *pool, aco_t *co);
 
 /* What a pool has and has done so far. */
 typedef struct {
-    size_t stack_sz;       /* bytes of frames that each stack has at least */
-    size_t in_use;         /* stacks taken and not put back */
-    size_t most_in_use;    /* the largest in_use so far */
-    size_t idle;           /* stacks put back that still have their memory */
-    size_t ct_get;         /* stacks taken so far */
-    size_t ct_given_back;  /* times that the memory of an idle stack went back to the system */
-    size_t ct_slabs;       /* mappings now; each guard made by mprotect() adds two */
-    size_t mapped_sz;      /* their bytes of addresses; only touched pages take memory */
-    char has_mprotect;     /* 1: MADV_GUARD_INSTALL failed, guards are made by mprotect() */
+    size_t stack_sz;      /* bytes of frames that each stack has at least */
+    size_t in_use;        /* stacks taken and not put back */
+    size_t most_in_use;   /* the largest in_use so far */
+    size_t idle;          /* stacks put back that still have their memory */
+    size_t ct_get;        /* stacks taken so far */
+    size_t ct_given_back; /* times that the memory of an idle stack went back to the system */
+    size_t ct_slabs;      /* mappings now; each guard made by mprotect() adds two */
+    size_t mapped_sz;     /* their bytes of addresses; only touched pages take memory */
+    char has_mprotect;    /* 1: MADV_GUARD_INSTALL failed, guards are made by mprotect() */
 } aco_stack_pool_stats_t;
 void aco_stack_pool_stats(aco_stack_pool_t *pool, aco_stack_pool_stats_t *stats);
 

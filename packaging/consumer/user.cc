@@ -13,8 +13,14 @@ namespace {
 
 struct Guest {
     std::string &where;
-    explicit Guest(std::string &place) : where(place) { where = "inside"; }
-    ~Guest() { where = "gone"; }
+    explicit Guest(std::string &place) : where(place)
+    {
+        where = "inside";
+    }
+    ~Guest()
+    {
+        where = "gone";
+    }
 };
 
 void visit()

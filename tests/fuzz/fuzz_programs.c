@@ -277,11 +277,13 @@ typedef struct {
 static operation_t next_of_coroutine(const slot_t *slot)
 {
     static const operation_t operations[] = {
-        YIELD,    DEEPER,   CREATE, YIELD,  UP,      CHANGE_WORDS, YIELD,       DEEPER,
-        EXIT,     RESET_IT, RESUME, DEEPER, DESTROY, SET_ARG,      INIT_THREAD, COPY,
-        YIELD_TO, RESUME,   RESUME, CREATE, RESUME,  YIELD_TO,     NEW_PLACE,   DESTROY_PLACE,
-        DETACH,   ATTACH,   MOVE,   RESUME, YIELD,   RETURN_ENDS,  YIELD_TO,    FORGET_OWNER,
-        UP,       DEEPER,   RESUME, YIELD,  RESTART_BY_HAND,
+        YIELD,           DEEPER,       CREATE,      YIELD,    UP,        CHANGE_WORDS,
+        YIELD,           DEEPER,       EXIT,        RESET_IT, RESUME,    DEEPER,
+        DESTROY,         SET_ARG,      INIT_THREAD, COPY,     YIELD_TO,  RESUME,
+        RESUME,          CREATE,       RESUME,      YIELD_TO, NEW_PLACE, DESTROY_PLACE,
+        DETACH,          ATTACH,       MOVE,        RESUME,   YIELD,     RETURN_ENDS,
+        YIELD_TO,        FORGET_OWNER, UP,          DEEPER,   RESUME,    YIELD,
+        RESTART_BY_HAND,
     };
     if (model.next == model.end) {
         return model.is_at_end || slot->is_unwinding ? UP : YIELD;
@@ -377,9 +379,8 @@ static NOINLINE void cxx_level(slot_t *slot, size_t sz)
 /* Unless that would leave too little of the share stack. */
 static NOINLINE void go_deeper(slot_t *slot)
 {
-    static void (*const levels[])(slot_t *, size_t) = {
-        small_level, varying_level, aligned_level, cxx_level
-    };
+    static void (*const levels[])(slot_t *, size_t) = {small_level, varying_level, aligned_level,
+                                                       cxx_level};
     size_t ct_levels = ARRAY_SZ(levels) - (catching_level == NULL);
     unsigned choice = take();
     size_t sz = take() * LEVEL_STEP + choice / ct_levels % LEVEL_STEP;
@@ -437,10 +438,10 @@ static void begin_thread(int is_prepared)
 static operation_t next_of_main(void)
 {
     static const operation_t operations[] = {
-        RESUME, CREATE, RESUME,      DESTROY,       RESUME,       CREATE, RESUME,
-        RESUME, CREATE, RESUME,      SET_ARG,       CHANGE_WORDS, COPY,   INIT_THREAD,
-        RESUME, MOVE,   RETURN_ENDS, NEW_PLACE,     FORGET_OWNER, RESUME, DESTROY_PLACE,
-        DETACH, ATTACH, RESET_IT,    RESTART_BY_HAND, RUN_THREAD, RESUME, RENEW_MAIN,
+        RESUME, CREATE, RESUME,      DESTROY,         RESUME,       CREATE, RESUME,
+        RESUME, CREATE, RESUME,      SET_ARG,         CHANGE_WORDS, COPY,   INIT_THREAD,
+        RESUME, MOVE,   RETURN_ENDS, NEW_PLACE,       FORGET_OWNER, RESUME, DESTROY_PLACE,
+        DETACH, ATTACH, RESET_IT,    RESTART_BY_HAND, RUN_THREAD,   RESUME, RENEW_MAIN,
         RESUME, CREATE,
     };
     return operations[take() % ARRAY_SZ(operations)];

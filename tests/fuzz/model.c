@@ -271,8 +271,7 @@ static void check_at_rest(const slot_t *slot, unsigned state)
     if (state != ENDED && !slot->is_misplaced) {
         CHECK(live_sz(co) == slot->live_sz);
         CHECK(slot->live_sz <= co->share_stack->align_limit);
-        CHECK(slot->is_lost ||
-              digest_of(live_frames(co), slot->live_sz) == slot->digest);
+        CHECK(slot->is_lost || digest_of(live_frames(co), slot->live_sz) == slot->digest);
     }
     if ((state & IN_INIT) && !slot->returns) {
         CHECK(co->reg[ACO_REG_IDX_RETADDR] == (void *)(uintptr_t)co->fp);

@@ -127,8 +127,7 @@ static void forget_some_owner(void)
 /* Whether a child of `parent`, which is on another share stack, may start there. */
 static int may_use(const place_t *place, const slot_t *parent)
 {
-    return place->state == USABLE && is_mine(place) &&
-           (parent == NULL || parent->place != place) &&
+    return place->state == USABLE && is_mine(place) && (parent == NULL || parent->place != place) &&
            (!place->is_exclusive || ct_users(place) == 0);
 }
 
@@ -154,8 +153,7 @@ static void set_parent(slot_t *slot)
     slot->parent = choice / MAIN_CT % 4 == 0   ? pick(PRESENT, is_connected)
                    : choice / MAIN_CT % 4 == 1 ? model.running
                                                : NULL;
-    slot->main_co =
-        slot->parent != NULL ? slot->parent->co : model.thread->mains[choice % MAIN_CT];
+    slot->main_co = slot->parent != NULL ? slot->parent->co : model.thread->mains[choice % MAIN_CT];
     slot->thread = model.thread;
 }
 
@@ -381,9 +379,9 @@ static const struct {
 
 /* What acts on something else. */
 static void (*const other_deeds[])(void) = {
-    [CHANGE_WORDS] = change_words,         [INIT_THREAD] = init_thread,
-    [NEW_PLACE] = make_place,              [DESTROY_PLACE] = destroy_some_place,
-    [FORGET_OWNER] = forget_some_owner,    [RENEW_MAIN] = renew_main,
+    [CHANGE_WORDS] = change_words,      [INIT_THREAD] = init_thread,
+    [NEW_PLACE] = make_place,           [DESTROY_PLACE] = destroy_some_place,
+    [FORGET_OWNER] = forget_some_owner, [RENEW_MAIN] = renew_main,
 };
 
 void operate(operation_t operation)

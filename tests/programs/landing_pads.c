@@ -7,21 +7,22 @@
  */
 #include "aco.h"
 
-__asm__(".globl _start\n"
-        ".type _start, %function\n"
-        "_start:\n\t"
-        "hint 34\n\t" /* bti c */
-        "ldr x1, [sp]\n\t"
-        "add x2, sp, 8\n\t"
-        "mov x5, x0\n\t"
-        "adrp x0, main\n\t"
-        "add x0, x0, :lo12:main\n\t"
-        "mov x3, 0\n\t"
-        "mov x4, 0\n\t"
-        "mov x6, sp\n\t"
-        "bl __libc_start_main\n\t"
-        "brk 1\n\t"
-        ".size _start, .-_start\n");
+__asm__(
+    ".globl _start\n"
+    ".type _start, %function\n"
+    "_start:\n\t"
+    "hint 34\n\t" /* bti c */
+    "ldr x1, [sp]\n\t"
+    "add x2, sp, 8\n\t"
+    "mov x5, x0\n\t"
+    "adrp x0, main\n\t"
+    "add x0, x0, :lo12:main\n\t"
+    "mov x3, 0\n\t"
+    "mov x4, 0\n\t"
+    "mov x6, sp\n\t"
+    "bl __libc_start_main\n\t"
+    "brk 1\n\t"
+    ".size _start, .-_start\n");
 
 static void *(*volatile switch_by_pointer)(aco_t *, aco_t *) = acosw;
 static void (*volatile save_by_pointer)(void *) = aco_save_fpucw_mxcsr;

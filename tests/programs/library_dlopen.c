@@ -48,15 +48,15 @@ int main(int argc, char **argv)
     }
     int ct = 0;
     FIND(void (*)(aco_cofuncp_t, int), ACO_CONFIG_NAME("aco_thread_init"))(NULL, ACO_VERSION);
-    aco_t *(*create)(aco_t *, aco_share_stack_t *, size_t, aco_cofuncp_t, void *) =
-        FIND(aco_t *(*)(aco_t *, aco_share_stack_t *, size_t, aco_cofuncp_t, void *), "aco_create");
+    aco_t *(*create)(aco_t *, aco_share_stack_t *, size_t, aco_cofuncp_t, void *) = FIND(
+        aco_t * (*)(aco_t *, aco_share_stack_t *, size_t, aco_cofuncp_t, void *), "aco_create");
     aco_t *main_co = create(NULL, NULL, 0, NULL, NULL);
     aco_share_stack_t *stack = FIND(aco_share_stack_t * (*)(size_t), "aco_share_stack_new")(0);
     aco_t *co = create(main_co, stack, 0, counts, &ct);
     while (!co->is_end) {
         FIND(void (*)(aco_t *), "aco_resume")(co);
     }
-    int is_main = FIND(aco_t *(*)(void), "aco_get_co")() == main_co;
+    int is_main = FIND(aco_t * (*)(void), "aco_get_co")() == main_co;
     FIND(void (*)(aco_t *), "aco_destroy")(co);
     FIND(void (*)(aco_share_stack_t *), "aco_share_stack_destroy")(stack);
     FIND(void (*)(aco_t *), "aco_destroy")(main_co);

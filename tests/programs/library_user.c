@@ -33,9 +33,8 @@ int main(void)
         aco_resume(cos[0]);
         aco_resume(cos[1]);
     }
-    int is_right = aco_version() == ACO_VERSION && cos[0]->is_end &&
-                   sums[0] == 1 + ROUNDS && sums[1] == 2 + 2 * ROUNDS &&
-                   cos[0]->save_stack.ct_save != 0;
+    int is_right = aco_version() == ACO_VERSION && cos[0]->is_end && sums[0] == 1 + ROUNDS &&
+                   sums[1] == 2 + 2 * ROUNDS && cos[0]->save_stack.ct_save != 0;
     aco_destroy(cos[0]);
     aco_destroy(cos[1]);
     aco_share_stack_destroy(stack);

@@ -17,9 +17,9 @@
 #define ROUNDS 3
 #define ALIGNMENT 64
 #define ALIGNED_SZ 192u
-#define OTHER_SET 4      /* of the control words: not the usual ones */
-#define LEAF_SZ 96u      /* bytes, of which all would fit a red zone */
-#define BELOW_SZ 512u    /* bytes below the stack pointer that are overwritten; a red zone is 128 */
+#define OTHER_SET 4   /* of the control words: not the usual ones */
+#define LEAF_SZ 96u   /* bytes, of which all would fit a red zone */
+#define BELOW_SZ 512u /* bytes below the stack pointer that are overwritten; a red zone is 128 */
 
 /* ==== Values ================================================================================== */
 
@@ -48,7 +48,7 @@ typedef struct {
     double double_##i = FLOAT_VALUE(double, i);                                                    \
     LAUNDER(DOUBLE_CONSTRAINT, double_##i);
 #define CHECK_DOUBLE(i)                                                                            \
-    LAUNDER(DOUBLE_CONSTRAINT, double_##i);                                                         \
+    LAUNDER(DOUBLE_CONSTRAINT, double_##i);                                                        \
     wrong_floats += double_##i != FLOAT_VALUE(double, i);
 #define ALL_DOUBLES(X) TIMES_MANY(X)
 
@@ -322,8 +322,7 @@ static void both_keep(size_t resumer, size_t yielder)
     kept_t kept = {yielders[yielder].keep, {4000, 111}, 0};
     aco_t *co = aco_create(main_co, stack, 0, keeps_for_ever, &kept);
     for (int i = 0; i < ROUNDS; i++) {
-        report(resumers[resumer].keep(&keeper, co), resumers[resumer].name,
-               yielders[yielder].name);
+        report(resumers[resumer].keep(&keeper, co), resumers[resumer].name, yielders[yielder].name);
     }
     report(kept.wrong, yielders[yielder].name, resumers[resumer].name);
     aco_destroy(co);

@@ -176,9 +176,8 @@ static NOINLINE void jump(worker_t *w, unsigned depth)
     wander(w, depth);
 }
 
-static void (*const shapes[])(worker_t *w, unsigned depth) = {
-    in_small_arrays, in_large_array, in_variable_array, jump
-};
+static void (*const shapes[])(worker_t *w, unsigned depth) = {in_small_arrays, in_large_array,
+                                                              in_variable_array, jump};
 
 /* Yields to its parent or to another worker. */
 static void yield_to_any(worker_t *w)

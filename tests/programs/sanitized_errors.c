@@ -349,7 +349,7 @@ static struct {
 } errors[] = {
 /* clang-format off */
 #define ERROR(name, run) {#name, name, run}
-/* clang-format on */
+    /* clang-format on */
     ERROR(overflow_stack, run),
     ERROR(overflow_stack_after_restore, run),
     ERROR(overflow_caller_after_restore, run),

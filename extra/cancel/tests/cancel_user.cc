@@ -208,7 +208,9 @@ void has_thrower()
 const struct {
     aco_cofuncp_t entry;
     const char *log;
-} cases[] = {{has_objects, "dcba"}, {has_handlers, "dc12a"}, {has_handler_outside, "dcb1a"},
+} cases[] = {{has_objects, "dcba"},
+             {has_handlers, "dc12a"},
+             {has_handler_outside, "dcb1a"},
              {has_thrower, "dcta"}};
 
 /* Each object cancels its coroutine, which yields in cleanups. */

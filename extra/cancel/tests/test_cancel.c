@@ -93,8 +93,8 @@ static void suspend_to_partner(void)
 }
 
 static void (*const ways[])(void) = {
-    suspend_inline, suspend_as_known, suspend_by_exported_function, no_inline_yield,
-    suspend_to_partner,
+    suspend_inline,  suspend_as_known,   suspend_by_exported_function,
+    no_inline_yield, suspend_to_partner,
 };
 
 typedef enum { IN_PLACE, SAVED_OUT, PARTNER_ON_OTHER_STACK, PLACE_CT } place_t;

@@ -110,8 +110,8 @@ static void memory_of_the_caller_may_begin_anywhere(void **state)
     for (size_t offset = 0; offset < 2 * page_size(); offset += 1000 + offset / 3) {
         char *begin = memory + offset;
         memset(memory, 0, sizeof(memory));
-        assert_int_equal(madvise(memory, sizeof(memory) / page_size() * page_size(),
-                                 MADV_DONTNEED), 0);
+        assert_int_equal(madvise(memory, sizeof(memory) / page_size() * page_size(), MADV_DONTNEED),
+                         0);
         aco_share_stack_t *s = aco_share_stack_new_in(begin, sizeof(memory) - offset);
         assert_int_equal(aco_share_stack_high_water(s), 0);
         begin[-(offset != 0)] = 1; /* outside the stack, unless it is its first byte */

@@ -836,8 +836,9 @@ static void look_for_alternate_stack(void *arg)
     } else {
         stack_t now = alternate_stack();
         int is_enabled = !(now.ss_flags & SS_DISABLE);
-        _exit(is_enabled == (last_look.own != NULL) &&
-              (!is_enabled || now.ss_sp == last_look.own) ? 0 : 1);
+        _exit(is_enabled == (last_look.own != NULL) && (!is_enabled || now.ss_sp == last_look.own)
+                  ? 0
+                  : 1);
     }
 }
 

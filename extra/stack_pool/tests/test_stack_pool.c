@@ -20,9 +20,9 @@
 #include <sys/syscall.h>
 
 #define CACHE_LINE_SZ 64u
-#define GUARD_INSTALL 102     /* MADV_GUARD_INSTALL */
-#define SMALL ((size_t)16384) /* bytes of stack; what the stress build needs */
-#define COLOURS 40u           /* as in aco_stack_pool.c */
+#define GUARD_INSTALL 102           /* MADV_GUARD_INSTALL */
+#define SMALL ((size_t)16384)       /* bytes of stack; what the stress build needs */
+#define COLOURS 40u                 /* as in aco_stack_pool.c */
 #define GUARD_SZ ((size_t)64 << 10) /* bytes; the default */
 
 /* ==== What several tests need ================================================================= */
@@ -85,8 +85,8 @@ static void refuse_guard_install(void)
 /* Tries it on the kernel. qemu 7 reports success without doing it. */
 static int has_guard_install(void)
 {
-    void *page =
-        mmap(NULL, page_size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *page = mmap(NULL, page_size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                      0);
     assert_true(page != MAP_FAILED);
     int has = !EMULATED && madvise(page, page_size(), GUARD_INSTALL) == 0;
     munmap(page, page_size());
@@ -324,7 +324,10 @@ static void overflows_by_a_large_frame(void)
     aco_exit();
 }
 
-static void resume(void *co) { aco_resume((aco_t *)co); }
+static void resume(void *co)
+{
+    aco_resume((aco_t *)co);
+}
 
 /* Without a guard, the write would hit the stack below. */
 static void a_frame_of_32_kib_can_not_jump_the_guard(void **state)
@@ -970,8 +973,8 @@ static void run_out_of_addresses(void *arg)
     while ((all[ct] = aco_stack_pool_try_get(pool)) != NULL) {
         ct++;
     }
-    int is_right = errno == ENOMEM && ct > LIMIT / STACK * 7 / 10 &&
-                   stats_of(pool).in_use == ct && aco_stack_pool_try_get(pool) == NULL;
+    int is_right = errno == ENOMEM && ct > LIMIT / STACK * 7 / 10 && stats_of(pool).in_use == ct &&
+                   aco_stack_pool_try_get(pool) == NULL;
     aco_stack_pool_put(pool, all[0]);
     is_right = is_right && aco_stack_pool_try_get(pool) == all[0];
     while (ct > 0) {
@@ -1005,8 +1008,8 @@ static void addresses_that_run_out_are_an_error(void **state)
     if (EMULATED) {
         skip(); /* the emulator itself needs some */
     }
-    aco_stack_pool_t *pool =
-        aco_stack_pool_new((size_t)64 << 10, ACO_STACK_POOL_GUARD_KIB(4)); /* saves addresses */
+    aco_stack_pool_t *pool = aco_stack_pool_new((size_t)64 << 10,
+                                                ACO_STACK_POOL_GUARD_KIB(4)); /* saves addresses */
     expect_exit(run_out_of_addresses, pool, 0);
     expect_abort(get_for_ever, pool, "aco_stack_pool_get", "mmap() of a stack failed");
     expect_abort(create_for_ever, pool, "aco_stack_pool_create_co", "mmap() of a stack failed");
@@ -1176,7 +1179,10 @@ typedef struct {
     aco_t *co;
 } scene_t;
 
-static void put_null(void *arg) { aco_stack_pool_put(((scene_t *)arg)->pool, NULL); }
+static void put_null(void *arg)
+{
+    aco_stack_pool_put(((scene_t *)arg)->pool, NULL);
+}
 static void put_idle(void *arg)
 {
     aco_stack_pool_put(((scene_t *)arg)->pool, ((scene_t *)arg)->idle);
@@ -1232,7 +1238,10 @@ static void put_under_suspended_co(void *arg)
     aco_resume(((scene_t *)arg)->co);
     put_under_new_co(arg);
 }
-static void destroy_null_co(void *arg) { aco_stack_pool_destroy_co(((scene_t *)arg)->pool, NULL); }
+static void destroy_null_co(void *arg)
+{
+    aco_stack_pool_destroy_co(((scene_t *)arg)->pool, NULL);
+}
 static void destroy_main_co(void *arg)
 {
     aco_stack_pool_destroy_co(((scene_t *)arg)->pool, ((scene_t *)arg)->in->main_co);
@@ -1278,21 +1287,53 @@ static void destroy_idle_share_stack(void *arg)
 {
     aco_share_stack_destroy(((scene_t *)arg)->idle);
 }
-static void destroy_with_stacks_out(void *arg) { aco_stack_pool_destroy(((scene_t *)arg)->pool); }
-static void make_with_unknown_flag(void *arg) { (void)arg; aco_stack_pool_new(0, 4); }
+static void destroy_with_stacks_out(void *arg)
+{
+    aco_stack_pool_destroy(((scene_t *)arg)->pool);
+}
+static void make_with_unknown_flag(void *arg)
+{
+    (void)arg;
+    aco_stack_pool_new(0, 4);
+}
 static void make_with_size_of_no_guard(void *arg)
 {
     (void)arg;
     aco_stack_pool_new(0, ACO_STACK_POOL_NO_GUARD + ACO_STACK_POOL_GUARD_KIB(4));
 }
-static void ask_for_no_stats(void *arg) { aco_stack_pool_stats(((scene_t *)arg)->pool, NULL); }
+static void ask_for_no_stats(void *arg)
+{
+    aco_stack_pool_stats(((scene_t *)arg)->pool, NULL);
+}
 
-static void get_of_null(void *arg) { (void)arg; aco_stack_pool_get(NULL); }
-static void try_get_of_null(void *arg) { (void)arg; aco_stack_pool_try_get(NULL); }
-static void put_to_null(void *arg) { aco_stack_pool_put(NULL, ((scene_t *)arg)->out); }
-static void trim_null(void *arg) { (void)arg; aco_stack_pool_trim(NULL); }
-static void destroy_null(void *arg) { (void)arg; aco_stack_pool_destroy(NULL); }
-static void destroy_co_of_null(void *arg) { aco_stack_pool_destroy_co(NULL, ((scene_t *)arg)->co); }
+static void get_of_null(void *arg)
+{
+    (void)arg;
+    aco_stack_pool_get(NULL);
+}
+static void try_get_of_null(void *arg)
+{
+    (void)arg;
+    aco_stack_pool_try_get(NULL);
+}
+static void put_to_null(void *arg)
+{
+    aco_stack_pool_put(NULL, ((scene_t *)arg)->out);
+}
+static void trim_null(void *arg)
+{
+    (void)arg;
+    aco_stack_pool_trim(NULL);
+}
+static void destroy_null(void *arg)
+{
+    (void)arg;
+    aco_stack_pool_destroy(NULL);
+}
+static void destroy_co_of_null(void *arg)
+{
+    aco_stack_pool_destroy_co(NULL, ((scene_t *)arg)->co);
+}
 static void create_of_null(void *arg)
 {
     aco_stack_pool_create_co(NULL, ((scene_t *)arg)->in->main_co, ends_at_once, NULL);
@@ -1351,8 +1392,13 @@ static const struct {
 
 static void misuse_ends_in_words(void **state)
 {
-    scene_t scene = {(const instance_t *)*state, aco_stack_pool_new(SMALL, 0),
-                     aco_stack_pool_new(SMALL, 0), NULL, NULL, NULL, NULL};
+    scene_t scene = {(const instance_t *)*state,
+                     aco_stack_pool_new(SMALL, 0),
+                     aco_stack_pool_new(SMALL, 0),
+                     NULL,
+                     NULL,
+                     NULL,
+                     NULL};
     scene.out = aco_stack_pool_get(scene.pool);
     scene.co = aco_stack_pool_create_co(scene.pool, scene.in->main_co, yields_for_ever, NULL);
     scene.idle = aco_stack_pool_get(scene.pool);
