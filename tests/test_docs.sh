@@ -16,39 +16,36 @@ mapfile -t DOCUMENTS < <(find . -name '*.md' ! -path './output/*' | LC_ALL=C sor
 # That of the system, for which packages are.
 PYTHON=/usr/bin/python3
 
-GDB_TEST=tools/gdb/test_gdb.sh
-
-# Commands that another test runs, since they take long or need what it has, each with that test and
-# the words in it that do so.
-# shellcheck disable=SC2016 # these words are not for this script
+# Commands that another test runs, since they take long or need what it has, each with that test.
+# .ci/run runs those that install packages.
 declare -A RUN_BY=(
-    ["./make.sh -i run"]=".ci/run: ./make.sh -i run"
-    ["./make.sh -i"]=".ci/run: ./make.sh -i run"
-    ["./make.sh run"]=".ci/run: ./make.sh -i run"
-    ["./make.sh"]="tests/test_runner.sh: bash make.sh"
-    ["./make.sh library"]="test.sh: goal=library"
-    ["./test.sh"]="tests/test_runner.sh: bash test.sh"
-    ["./test.sh -i"]=".ci/run: ./test.sh -i"
-    ["./test.sh NAME"]="tests/test_runner.sh: bash test.sh fails_on_purpose"
-    ["./test.sh quick"]="tests/test_runner.sh: bash test.sh quick"
-    ["./test.sh loop"]="tests/test_runner.sh: bash test.sh loop"
-    ["bench/run.sh"]="bench/test_bench.sh: bench/run.sh --check"
-    ["bench/run.sh -i"]="bench/test_bench.sh: bench/run.sh\" -i --check"
-    ["bench/run.sh --check --only FILE"]="bench/test_bench.sh: bench/run.sh --check --only"
-    ["img/draw.py"]="tests/test_pictures.sh: img/draw.py --check"
-    ["tools/proof/prove.py"]="tools/proof/test_proof.sh: tools/proof/prove.py"
-    ["test_proof.sh --all-mutants"]="tools/proof/test_proof.sh: mutants=--all-mutants"
-    ["man 7 aco"]='packaging/test_install.sh: "7 aco"'
-    ["packaging/build_debian.sh"]="packaging/test_debian.sh: packaging/build_debian.sh"
-    ["apt install ./output/debian/libaco*.deb"]="packaging/test_debian.sh: apt install"
-    ["conan create packaging/conan"]="packaging/test_conan.sh: conan create"
-    ["vcpkg install aco --overlay-ports=packaging/vcpkg"]="packaging/test_vcpkg.sh: steps.cmake"
-    ["vcpkg remove aco"]="packaging/test_vcpkg.sh: steps.cmake"
-    ["gdb -x tools/gdb/aco.py ./program"]="tools/gdb/test_gdb.sh: -x tools/gdb/aco.py"
-    ["gdb -x tools/gdb/aco.py ./program core"]='tools/gdb/test_gdb.sh: DEBUGGEE=("$SAMPLE" "$core")'
-    ["source tools/gdb/aco.py"]="tools/gdb/test_gdb.sh: -x tools/gdb/aco.py"
-    ["source PREFIX/share/aco/aco.py"]='packaging/test_install.sh: source $prefix/share/aco/aco.py'
-    ["source /usr/local/share/aco/aco.py"]='packaging/test_install.sh: source $prefix/share/aco/aco.py'
+    ["./make.sh -i run"]=.ci/run
+    ["./make.sh -i"]=.ci/run
+    ["./make.sh run"]=.ci/run
+    ["./make.sh"]=tests/test_runner.sh
+    ["./make.sh library"]=tests/test_runner.sh
+    ["./test.sh"]=tests/test_runner.sh
+    ["./test.sh -i"]=.ci/run
+    ["./test.sh NAME"]=tests/test_runner.sh
+    ["./test.sh quick"]=tests/test_runner.sh
+    ["./test.sh loop"]=tests/test_runner.sh
+    ["bench/run.sh"]=bench/test_bench.sh
+    ["bench/run.sh -i"]=bench/test_bench.sh
+    ["bench/run.sh --check --only FILE"]=bench/test_bench.sh
+    ["img/draw.py"]=tests/test_pictures.sh
+    ["tools/proof/prove.py"]=tools/proof/test_proof.sh
+    ["test_proof.sh --all-mutants"]=tools/proof/test_proof.sh
+    ["man 7 aco"]=packaging/test_install.sh
+    ["packaging/build_debian.sh"]=packaging/test_debian.sh
+    ["apt install ./output/debian/libaco*.deb"]=packaging/test_debian.sh
+    ["conan create packaging/conan"]=packaging/test_conan.sh
+    ["vcpkg install aco --overlay-ports=packaging/vcpkg"]=packaging/test_vcpkg.sh
+    ["vcpkg remove aco"]=packaging/test_vcpkg.sh
+    ["gdb -x tools/gdb/aco.py ./program"]=tools/gdb/test_gdb.sh
+    ["gdb -x tools/gdb/aco.py ./program core"]=tools/gdb/test_gdb.sh
+    ["source tools/gdb/aco.py"]=tools/gdb/test_gdb.sh
+    ["source PREFIX/share/aco/aco.py"]=packaging/test_install.sh
+    ["source /usr/local/share/aco/aco.py"]=packaging/test_install.sh
 )
 
 # blocks FILE DIRECTORY: each code block of FILE as a file there, numbered, with its language as suffix.
@@ -106,19 +103,72 @@ try_program() {
     fi
 }
 
-# Whether another test runs a command; fails if it is to, and does not.
+# Whether gdb, for which the command is kept, or another test runs it; that must be there.
 is_run_elsewhere() {
-    local pattern by=${RUN_BY["$1"]:-}
+    local by=${RUN_BY["$1"]:-}
     if [[ $1 == "(gdb) "* ]]; then
-        # What is optional is left out, of alternatives the first is taken, and a name is any word.
-        pattern=$(sed -E 's/^\(gdb\) //; s/ \[.*\]//; s/(\|[A-Za-z]+)+//' <<<"$1" |
-            sed -E 's/\b(N|ADDRESS)\b/[^" ]+/')
-        grep -qE -e "\"$pattern\"" "$GDB_TEST" || fail "$document: $GDB_TEST does not try $1"
+        # What is optional is left out, of alternatives the first is taken.
+        sed -E 's/^\(gdb\) //; s/ \[.*\]//; s/(\|[A-Za-z]+)+//; s/\<N\>/2/; s/\<ADDRESS\>/co/' \
+            <<<"$1" >>"$TMP/gdb_commands"
     elif [[ -n $by ]]; then
-        grep -qF -e "${by#*: }" "${by%%: *}" || fail "$document: ${by%%: *} does not run $1"
+        [[ -f $by ]] || fail "$document: there is no $by to run $1"
+        [[ $by != .ci/* ]] || grep -q -e "^${1// /.* }" "$by" || fail "$document: $by does not run $1"
         TRIED["$1"]=1
     else
         return 1
+    fi
+}
+
+# Has gdb run the commands that were kept for it, when coroutines have yielded four calls deep.
+try_gdb_commands() {
+    local command arguments=()
+    have gdb || { echo "commands of gdb: no gdb, not tested"; return; }
+    cat >"$TMP/debuggee.c" <<'END'
+#include "aco.h"
+static aco_t *co;
+static void stop_here(void)
+{
+}
+static void descend(int depth)
+{
+    if (depth > 0) {
+        descend(depth - 1);
+    }
+    aco_yield();
+}
+static void entry(void)
+{
+    descend(4);
+    aco_exit();
+}
+int main(void)
+{
+    aco_thread_init(NULL);
+    aco_t *main_co = aco_create(NULL, NULL, 0, NULL, NULL);
+    for (int i = 0; i < 4; i++) {
+        co = aco_create(main_co, aco_share_stack_new(0), 0, entry, NULL);
+        aco_resume(co);
+    }
+    stop_here();
+    return 0;
+}
+END
+    must "the program for gdb does not compile" "$CC" -g -O0 -DACO_CONFIG_LIST -I. \
+        "$TMP/debuggee.c" aco.c acosw.S -o "$TMP/debuggee" -lpthread
+    while read -r command; do
+        arguments+=(-ex "$command")
+    done <"$TMP/gdb_commands"
+    gdb -nx -batch -iex 'set debuginfod enabled off' -x tools/gdb/aco.py \
+        -ex 'break stop_here' -ex run -ex up "${arguments[@]}" -ex 'echo all ran\n' \
+        "$TMP/debuggee" >"$TMP/said" 2>&1 </dev/null || true
+    if [[ $(<"$TMP/said") != *"Breakpoint 1, "* ]]; then
+        echo "commands of gdb: it runs no programs here, not tested"
+    elif ! grep -qx 'all ran' "$TMP/said" ||
+        grep -E '^(Undefined|Ambiguous|No symbol|Python|Error|aco: [^w])' "$TMP/said" >&2; then
+        # What is named without an argument asks "aco: which one?".
+        fail "gdb does not run all commands of documents: $(<"$TMP/gdb_commands")"
+    else
+        echo "gdb runs $(wc -l <"$TMP/gdb_commands") commands"
     fi
 }
 
@@ -248,6 +298,7 @@ for document in "${DOCUMENTS[@]}"; do
 done
 ((programs > 0 && commands > 0)) || fail "no program or no command was found"
 
+try_gdb_commands
 for command in "${!RUN_BY[@]}"; do
     [[ -n ${TRIED["$command"]:-} ]] || fail "no document has the command $command of RUN_BY"
 done
