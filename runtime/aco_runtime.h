@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The runtime: tasks that wait. Optional; nothing of aco depends on it. Relies on aco.h, the stack
+ * pool, POSIX threads and Linux.
+ *
+ *     static void *greet(void *name)
+ *     {
+ *         aco_sleep(1000000);
+ *         printf("hello, %s\n", (char *)name);
+ *         return NULL;
+ *     }
+ *
+ *     static void *first(void *arg)
+ *     {
+ *         aco_go(greet, "world");
+ *         aco_go(greet, "moon");
+ *         return arg;
+ *     }
+ *
+ *     int main(void) { return aco_run(NULL, first, NULL, NULL); }
+ *
+ * Vocabulary
+ *   task    a coroutine that the runtime schedules; it has an entry function of pthread's form
+ *   wait    a call of this header in which a task stays while others run, until it is woken
+ *   loop    runs the tasks of one thread
+ *   group   tasks that end together
+ *
+ * Rules
+ *   - A task stays on the thread on which it starts. Tasks of one thread run in turn: between two
+ *     calls that wait, a task is alone on its thread.
+ *   - A wait fails with ETIMEDOUT once the deadline of its task has passed, and with ECANCELED once
+ *     the task was cancelled. Nothing of the call has happened then, unless its contract says so.
+ *     A call that need not wait may succeed all the same.
+ *   - Calls return 0 or what their contract says, or -1 (NULL) with errno. errno is the task's own:
+ *     other tasks don't change it during a wait.
+ *   - Calls made outside of a task block the thread, and know neither deadlines nor cancelling.
+ *   - Times are nanoseconds; points in time are of CLOCK_MONOTONIC.
+ *   - Misuse that can be seen ends in one line on stderr and abort().
+ *   - In a child after fork(), the runtime is off until exec: no call that waits may be made.
+ */
+#ifndef ACO_RUNTIME_H
+#define ACO_RUNTIME_H
+
+#include "aco.h"
+
+#include <stdint.h>
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct aco_task_s aco_task_t;
+typedef struct aco_group_s aco_group_t;
+
+/* ==== Running ================================================================================ */
+
+#define ACO_ALL_PROCESSORS (-1)
+
+/* Zero in a field is its default. */
+typedef struct {
+    int ct_threads;  /* that run tasks, the caller included; 0: 1; ACO_ALL_PROCESSORS */
+    size_t stack_sz; /* bytes of a task's stack; 0: 256 KiB, which are addresses: only pages that
+                        were touched are memory */
+    size_t guard_sz; /* bytes below each stack that fault; 0: 64 KiB */
+} aco_run_options_t;
+
+/*
+ * Runs `fn(arg)` as the first task, and the tasks that it makes. Returns 0 once all tasks have
+ * ended, with what `fn` returned in `*result`, unless `result` is NULL. NULL options are all the
+ * defaults. Several threads may call it; their runtimes know nothing of each other. It prepares the
+ * thread itself if aco_thread_init() was not called; the control words that the thread has are
+ * those that tasks start with. Plain coroutines of the thread go on working, before, within and
+ * after. Fails with EAGAIN, ENOMEM or EMFILE if threads, memory or descriptors are short, with
+ * EINVAL on options that make no sense, and with EBUSY in a task or where the caller runs another
+ * runtime already.
+ */
+int aco_run(const aco_run_options_t *options, void *(*fn)(void *), void *arg, void **result);
+
+/* ==== Tasks ================================================================================== */
+
+/* Where a task runs: on the thread of who makes it, on the first one that is idle, or on the n-th
+ * of its runtime, from 0, which is the one that called aco_run(). */
+#define ACO_HERE 0
+#define ACO_ANY (-1)
+#define ACO_THREAD(n) ((n) + 1)
+
+/* Zero in a field is its default. */
+typedef struct {
+    const char *name;   /* shown by messages and aco_print_tasks(); kept, not copied; NULL: none */
+    size_t stack_sz;    /* bytes of a stack of its own; 0: that of the runtime's options */
+    int shares_stack;   /* 1: on the share stack of its thread; it is copied while it waits */
+    int thread;         /* ACO_HERE, ACO_ANY or ACO_THREAD(n) */
+    aco_group_t *group; /* that it belongs to; NULL: none */
+} aco_task_options_t;
+
+/*
+ * Makes a task of the caller's thread that runs `fn(arg)` and frees itself at its end. The caller
+ * is a task. It goes on; the new task runs when the caller waits. Cost: some 30 ns with its end.
+ * Fails with ENOMEM, and with EPERM outside of a task.
+ */
+int aco_go(void *(*fn)(void *), void *arg);
+
+/*
+ * The same as aco_go(), but the task is joined by aco_join(), exactly once, and remains until then.
+ */
+aco_task_t *aco_spawn(void *(*fn)(void *), void *arg);
+
+/*
+ * The same as aco_spawn() with `*task` as what is returned, or with NULL for `task` the same as
+ * aco_go(), as `options` say. Fails also with EINVAL for a thread that does not exist, and with
+ * ECANCELED for a group that was cancelled.
+ */
+int aco_go_with(const aco_task_options_t *options, void *(*fn)(void *), void *arg,
+                aco_task_t **task);
+
+/*
+ * Waits for the end of `task` and frees it; `*result` is what its function returned, unless
+ * `result` is NULL. If the wait fails, the task remains to be joined. Fails with EDEADLK for the
+ * running task. Aborts if `task` is NULL or another one joins it already.
+ */
+int aco_join(aco_task_t *task, void **result);
+
+/* The running task; NULL outside of one. */
+aco_task_t *aco_self(void);
+
+/* A number from 1 on that no other task of the process has or had. */
+uint64_t aco_task_id(const aco_task_t *task);
+
+/* The name it was given, or "". */
+const char *aco_task_name(const aco_task_t *task);
+
+/*
+ * Cancels a task and the groups that it made: each of their waits fails with ECANCELED from now on,
+ * the present one too. From any thread. The task must not have been freed: it is one to be joined,
+ * or known not to have ended.
+ */
+void aco_task_cancel(aco_task_t *task);
+
+/*
+ * Parks the running task until aco_unpark(), the foundation for waits of one's own. An aco_unpark()
+ * that came before is not lost, and lets the next aco_park() return at once; several count as one.
+ */
+int aco_park(void);
+
+/* Lets a task go on that is parked, or parks next. From any thread, task or not, and from signal
+ * handlers. As for aco_task_cancel(), the task must not have been freed. */
+void aco_unpark(aco_task_t *task);
+
+/* ==== Time =================================================================================== */
+
+/* Now. */
+int64_t aco_now(void);
+
+/* The deadline of the running task; INT64_MAX if it has none. */
+int64_t aco_deadline(void);
+
+/* Waits for `ns` nanoseconds; for less than one, it only lets other tasks run. */
+int aco_sleep(int64_t ns);
+
+/*
+ * A statement that runs the block behind it with a deadline `ns` from now: once it has passed, each
+ * wait of the task in it fails with ETIMEDOUT. Within another one, the earlier deadline counts. The
+ * block may be left by break, return and goto, but not by longjmp().
+ *
+ *     aco_within(1000000000) {
+ *         if (aco_chan_recv(answers, &answer) < 0) { ... }
+ *     }
+ */
+#define aco_within(ns) ACO_I_SCOPE(aco_i_enter_within(ns))
+
+/* A statement that runs the block behind it with neither cancelling nor deadlines from outside of
+ * it, for cleaning up. It may be left as that of aco_within(). */
+#define aco_shielded ACO_I_SCOPE(aco_i_enter_shielded())
+
+/* ==== Groups ================================================================================= */
+
+/*
+ * Makes a group. Its tasks have the deadline that the caller has now, and are cancelled when the
+ * caller, a task, is. Fails with ENOMEM, and with EPERM outside of a task.
+ */
+aco_group_t *aco_group_new(void);
+
+/* The same as aco_go() for a task of `group`. Fails with ECANCELED if that was cancelled. */
+int aco_group_go(aco_group_t *group, void *(*fn)(void *), void *arg);
+
+/* Cancels the tasks of `group`, now and to come, and the groups that these made. */
+void aco_group_cancel(aco_group_t *group);
+
+/*
+ * Waits for the end of all tasks of `group` and frees it. If the wait fails, the group is
+ * cancelled, its end is waited for, it is freed, and -1 tells why. One task joins a group. Aborts
+ * if `group` is NULL or another one joins it already.
+ */
+int aco_group_join(aco_group_t *group);
+
+/* ==== Task-local values ====================================================================== */
+
+typedef unsigned aco_key_t;
+
+/*
+ * Makes a key for values that each task has of its own, at first NULL. `destructor`, unless NULL,
+ * is called for values other than NULL when a task ends, in the task. Fails with EAGAIN after 1024
+ * keys.
+ */
+int aco_key_create(aco_key_t *key, void (*destructor)(void *));
+
+/* Sets the value of the running task. Fails with ENOMEM, with EINVAL if there is no such key, and
+ * with EPERM outside of a task. */
+int aco_setspecific(aco_key_t key, const void *value);
+
+/* The value of the running task; NULL outside of one. */
+void *aco_getspecific(aco_key_t key);
+
+/* ==== Between tasks ========================================================================== */
+
+/*
+ * What follows may be used by tasks of different threads, and by threads that run no task. The
+ * first to wait is the first to go on. Zero bytes initialise it, and nothing needs to be destroyed.
+ * It must not be moved or freed while somebody waits. The fields are private.
+ */
+typedef struct {
+    char is_held;
+} aco_i_lock_t;
+typedef struct {
+    struct aco_i_node_s *first, *last;
+} aco_i_queue_t;
+
+/* Fails with EDEADLK if the caller holds it already. Unlocking what the caller has not locked
+ * aborts. Cost: some 10 ns both without contention. */
+typedef struct {
+    aco_task_t *owner;
+    aco_i_queue_t waiting;
+    aco_i_lock_t lock;
+} aco_mutex_t;
+int aco_mutex_lock(aco_mutex_t *mutex);
+int aco_mutex_try_lock(aco_mutex_t *mutex); /* EBUSY if it is locked */
+int aco_mutex_unlock(aco_mutex_t *mutex);
+
+/* Readers share it. Who wants to read waits behind who wants to write. */
+typedef struct {
+    aco_task_t *writer;
+    size_t ct_readers;
+    aco_i_queue_t waiting;
+    aco_i_lock_t lock;
+} aco_rwlock_t;
+int aco_rwlock_read_lock(aco_rwlock_t *rwlock);
+int aco_rwlock_write_lock(aco_rwlock_t *rwlock);
+int aco_rwlock_unlock(aco_rwlock_t *rwlock);
+
+/* `mutex` is locked by the caller, unlocked during the wait, and locked again when the call
+ * returns, whatever it returns. There are no wake-ups without a signal. */
+typedef struct {
+    aco_i_queue_t waiting;
+    aco_i_lock_t lock;
+} aco_cond_t;
+int aco_cond_wait(aco_cond_t *cond, aco_mutex_t *mutex);
+int aco_cond_signal(aco_cond_t *cond);
+int aco_cond_broadcast(aco_cond_t *cond);
+
+typedef struct {
+    size_t ct;
+    aco_i_queue_t waiting;
+    aco_i_lock_t lock;
+} aco_semaphore_t;
+int aco_semaphore_init(aco_semaphore_t *semaphore, size_t ct);
+int aco_semaphore_acquire(aco_semaphore_t *semaphore);
+int aco_semaphore_release(aco_semaphore_t *semaphore); /* EOVERFLOW beyond SIZE_MAX */
+
+/* A count of what has to end. aco_wait_group_add() may count down, too; less than none aborts. */
+typedef struct {
+    int64_t ct;
+    aco_i_queue_t waiting;
+    aco_i_lock_t lock;
+} aco_wait_group_t;
+int aco_wait_group_add(aco_wait_group_t *wait_group, int64_t ct);
+int aco_wait_group_done(aco_wait_group_t *wait_group);
+int aco_wait_group_wait(aco_wait_group_t *wait_group);
+
+/* Calls `fn` the first time; all others wait until that has returned. */
+typedef struct {
+    char is_done;
+    aco_mutex_t mutex;
+} aco_once_t;
+int aco_once(aco_once_t *once, void (*fn)(void));
+
+/* ==== Channels =============================================================================== */
+
+/* A queue of items of one size, between tasks. */
+typedef struct aco_chan_s aco_chan_t;
+
+/* A channel for items of `item_sz` bytes, which may be 0, that holds `capacity` of them; 0 makes
+ * each send wait for a receiver. Fails with ENOMEM. */
+aco_chan_t *aco_chan_new(size_t item_sz, size_t capacity);
+
+/* Sends a copy of the item at `item`. Fails with EPIPE if the channel is closed. */
+int aco_chan_send(aco_chan_t *chan, const void *item);
+
+/* Receives an item into `item`; returns 1, or 0 if the channel is closed and empty. */
+int aco_chan_recv(aco_chan_t *chan, void *item);
+
+/* The same, but where they would wait, they fail with EAGAIN. */
+int aco_chan_try_send(aco_chan_t *chan, const void *item);
+int aco_chan_try_recv(aco_chan_t *chan, void *item);
+
+/* No more items can be sent; those in the channel can still be received. Those who wait to send
+ * fail with EPIPE. Fails with EPIPE if it was closed before. */
+int aco_chan_close(aco_chan_t *chan);
+
+/* Frees a channel. Aborts if it is NULL or somebody waits for it. */
+void aco_chan_free(aco_chan_t *chan);
+
+/* One of several that aco_select() offers or waits for. A case with a NULL channel is left out. */
+typedef struct {
+    aco_chan_t *chan;
+    const void *send; /* the item to send; NULL: it is a receive */
+    void *recv;       /* where to receive; NULL: it is a send */
+    int result;       /* of the case that happened: what send or receive would have returned */
+    int error;        /* errno, where result is -1 */
+} aco_case_t;
+
+/*
+ * Does one of `ct` cases, and returns its index. If several can be done, each has the same chance.
+ * If none can, it waits, or with `wait` 0 fails with EAGAIN. A send on a closed channel, and a
+ * receive at its end, can be done. Fails with ENOMEM, and with EINVAL for a case that is neither or
+ * both, or if it were to wait for nothing.
+ */
+int aco_select(aco_case_t *cases, size_t ct, int wait);
+
+/* ==== Looking inside ========================================================================= */
+
+/* Prints a line for each task of the process that has not ended: id, name, state, what it waits for
+ * and since when, deadline. What runs on other threads meanwhile is shown as it happens to be. */
+void aco_print_tasks(FILE *stream);
+
+/* What the runtimes of the process have, and did so far. */
+typedef struct {
+    uint64_t ct_tasks;    /* that have not ended */
+    uint64_t ct_started;  /* tasks */
+    uint64_t ct_switches; /* to a task */
+    uint64_t ct_wakes;    /* ends of waits */
+    uint64_t ct_polls;    /* looks at what has happened outside */
+    uint64_t ct_timers;   /* waits that have a deadline now */
+    uint64_t stacks_sz;   /* bytes mapped for stacks; memory is taken only where touched */
+} aco_stats_t;
+void aco_stats(aco_stats_t *stats);
+
+/* ==== Private ================================================================================ */
+
+typedef struct {
+    int64_t deadline; /* to go back to */
+    aco_task_t *task;
+    int is_shield;
+    int is_first; /* 1 until the block has begun */
+} aco_i_scope_t;
+aco_i_scope_t aco_i_enter_within(int64_t ns);
+aco_i_scope_t aco_i_enter_shielded(void);
+void aco_i_leave(aco_i_scope_t *scope);
+#define ACO_I_JOIN_(a, b) a##b
+#define ACO_I_JOIN(a, b) ACO_I_JOIN_(a, b)
+#define ACO_I_SCOPE(enter) ACO_I_SCOPE_(enter, ACO_I_JOIN(aco_i_scope_, __LINE__))
+#define ACO_I_SCOPE_(enter, scope)                                                                 \
+    for (aco_i_scope_t scope __attribute__((cleanup(aco_i_leave))) = enter; scope.is_first;        \
+         scope.is_first = 0)
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,482 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Channels and aco_select(). A channel that is not full has nobody who waits to send, and one that
+ * is not empty nobody who waits to receive; an item that can be passed on at once never waits.
+ *
+ * A task that waits has a node in the queue of each channel that it waits for. Whoever can serve
+ * one of them claims the task's wait, so that the others can't.
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+struct aco_chan_s {
+    lock_t lock;
+    char is_closed;
+    size_t item_sz, capacity;
+    size_t ct, first; /* items in `items`, a ring, and the oldest of them */
+    queue_t senders, receivers;
+    char items[];
+};
+
+typedef enum { DONE, CLOSED, BLOCKED } progress_t;
+
+aco_chan_t *aco_chan_new(size_t item_sz, size_t capacity)
+{
+    size_t sz;
+    aco_chan_t *chan = NULL;
+    if (!__builtin_mul_overflow(item_sz, capacity, &sz) &&
+        !__builtin_add_overflow(sz, sizeof(*chan), &sz)) {
+        chan = (aco_chan_t *)aco_i_allocate(sz);
+    }
+    if (chan == NULL) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    memset(chan, 0, sizeof(*chan));
+    chan->item_sz = item_sz;
+    chan->capacity = capacity;
+    return chan;
+}
+
+void aco_chan_free(aco_chan_t *chan)
+{
+    if (chan == NULL || chan->senders.first != NULL || chan->receivers.first != NULL) {
+        aco_i_misuse_of("aco_chan_free",
+                        "the channel is NULL, or a task waits for it: close it, and "
+                        "let them end");
+    }
+    aco_i_release(chan);
+}
+
+/* ==== Without waiting ======================================================================== */
+
+static void put(aco_chan_t *chan, const void *item)
+{
+    size_t i = chan->first + chan->ct++;
+    i -= i < chan->capacity ? 0 : chan->capacity;
+    memcpy(chan->items + i * chan->item_sz, item, chan->item_sz);
+}
+
+static void take(aco_chan_t *chan, void *item)
+{
+    memcpy(item, chan->items + chan->first * chan->item_sz, chan->item_sz);
+    chan->first = chan->first + 1 < chan->capacity ? chan->first + 1 : 0;
+    chan->ct--;
+}
+
+/* The next of a queue, claimed and told which of its nodes it was; NULL if there is none. */
+static node_t *next_of(queue_t *queue, outcome_t outcome)
+{
+    node_t *node = aco_i_claim_first(queue, outcome);
+    if (node != NULL) {
+        node->task->selected = node->kind;
+    }
+    return node;
+}
+
+/* Both are called with the lock of the channel. What they set `ready` to is made ready after that
+ * is released. */
+static progress_t send_at_once(aco_chan_t *chan, const void *item, aco_task_t **ready)
+{
+    if (chan->is_closed) {
+        return CLOSED;
+    }
+    node_t *receiver = next_of(&chan->receivers, WAIT_EVENT);
+    if (receiver != NULL) {
+        memcpy(receiver->item, item, chan->item_sz);
+        *ready = receiver->task;
+        return DONE;
+    }
+    if (chan->ct == chan->capacity) {
+        return BLOCKED;
+    }
+    put(chan, item);
+    return DONE;
+}
+
+static progress_t receive_at_once(aco_chan_t *chan, void *item, aco_task_t **ready)
+{
+    if (chan->ct != 0) {
+        take(chan, item);
+        node_t *sender = next_of(&chan->senders, WAIT_EVENT);
+        if (sender != NULL) {
+            put(chan, sender->item);
+            *ready = sender->task;
+        }
+        return DONE;
+    }
+    node_t *sender = next_of(&chan->senders, WAIT_EVENT);
+    if (sender != NULL) {
+        memcpy(item, sender->item, chan->item_sz);
+        *ready = sender->task;
+        return DONE;
+    }
+    return chan->is_closed ? CLOSED : BLOCKED;
+}
+
+/* What a send or a receive returns. */
+static int result_of(int is_send, progress_t progress)
+{
+    if (progress == DONE) {
+        return is_send ? 0 : 1;
+    }
+    if (progress == CLOSED && !is_send) {
+        return 0;
+    }
+    errno = progress == CLOSED ? EPIPE : EAGAIN;
+    return -1;
+}
+
+int aco_chan_close(aco_chan_t *chan)
+{
+    aco_task_t *first = NULL, **link = &first;
+    lock(&chan->lock);
+    int was_closed = chan->is_closed;
+    chan->is_closed = 1;
+    node_t *node;
+    while ((node = next_of(&chan->senders, WAIT_CLOSED)) != NULL ||
+           (node = next_of(&chan->receivers, WAIT_CLOSED)) != NULL) {
+        *link = node->task;
+        link = &node->task->next;
+    }
+    *link = NULL;
+    unlock(&chan->lock);
+    while (first != NULL) {
+        aco_task_t *task = first;
+        first = task->next;
+        aco_i_make_ready(task);
+    }
+    return was_closed ? result_of(1, CLOSED) : 0;
+}
+
+/* ==== One channel ============================================================================ */
+
+/* The stress build moves all frames. */
+#ifdef ACO_CONFIG_STRESS
+#define IS_STRESS 1
+#else
+#define IS_STRESS 0
+#endif
+
+/* Whether the frame that `item` is in may be elsewhere while the task waits. */
+static int is_moved(const aco_task_t *self, const void *item)
+{
+    return self->loop != NULL && (self->shares_stack || IS_STRESS || aco_get_co() != self->co) &&
+           aco_on_own_stack(item);
+}
+
+/* Waits for the other side with the lock held, which is released; `item` stays where it is. */
+static outcome_t wait_for_partner(aco_chan_t *chan, void *item, int is_send, aco_task_t *self)
+{
+    self->node.task = self;
+    self->node.item = item;
+    enqueue(is_send ? &chan->senders : &chan->receivers, &self->node);
+    aco_i_open_wait(self, is_send ? FOR_SEND : FOR_RECV);
+    unlock(&chan->lock);
+    outcome_t outcome = aco_i_wait(self);
+    if (outcome != WAIT_EVENT) {
+        lock(&chan->lock);
+        dequeue(&self->node);
+        unlock(&chan->lock);
+    }
+    return outcome;
+}
+
+static int finish(int is_send, outcome_t outcome)
+{
+    return outcome == WAIT_EVENT    ? result_of(is_send, DONE)
+           : outcome == WAIT_CLOSED ? result_of(is_send, CLOSED)
+                                    : aco_i_result(outcome);
+}
+
+/* For an item on a stack that others use meanwhile. */
+static __attribute__((noinline)) int pass_by_copy(aco_chan_t *chan, void *item, int is_send)
+{
+    void *copy = aco_i_allocate(chan->item_sz == 0 ? 1 : chan->item_sz);
+    if (copy == NULL) {
+        errno = ENOMEM;
+        return -1;
+    }
+    if (is_send) {
+        memcpy(copy, item, chan->item_sz);
+    }
+    int result = is_send ? aco_chan_send(chan, copy) : aco_chan_recv(chan, copy);
+    if (!is_send && result > 0) {
+        memcpy(item, copy, chan->item_sz);
+    }
+    int error = errno;
+    aco_i_release(copy);
+    errno = error;
+    return result;
+}
+
+static inline int pass(aco_chan_t *chan, void *item, int is_send, int may_wait)
+{
+    aco_task_t *ready = NULL;
+    lock(&chan->lock);
+    progress_t progress = is_send ? send_at_once(chan, item, &ready)
+                                  : receive_at_once(chan, item, &ready);
+    if (progress == BLOCKED && may_wait) {
+        aco_task_t *self = aco_i_self();
+        if (is_moved(self, item)) {
+            unlock(&chan->lock);
+            return pass_by_copy(chan, item, is_send);
+        }
+        return finish(is_send, wait_for_partner(chan, item, is_send, self));
+    }
+    unlock(&chan->lock);
+    if (ready != NULL) {
+        aco_i_make_ready(ready);
+    }
+    return result_of(is_send, progress);
+}
+
+int aco_chan_send(aco_chan_t *chan, const void *item)
+{
+    return pass(chan, (void *)(uintptr_t)item, 1, 1);
+}
+
+int aco_chan_recv(aco_chan_t *chan, void *item)
+{
+    return pass(chan, item, 0, 1);
+}
+
+int aco_chan_try_send(aco_chan_t *chan, const void *item)
+{
+    return pass(chan, (void *)(uintptr_t)item, 1, 0);
+}
+
+int aco_chan_try_recv(aco_chan_t *chan, void *item)
+{
+    return pass(chan, item, 0, 0);
+}
+
+/* ==== Several channels ======================================================================= */
+
+/* What a task needs for each case while it waits. */
+typedef struct {
+    node_t node;
+    size_t order; /* cases in the order in which they are tried */
+    void *copy;   /* of an item on a stack that others use meanwhile, or NULL */
+} place_t;
+
+static uint32_t random_below(uint32_t ct)
+{
+    loop_t *loop = aco_i_loop;
+    uint32_t state = loop != NULL ? loop->random : (uint32_t)aco_i_clock() | 1;
+    state ^= state << 13; /* xorshift */
+    state ^= state >> 17;
+    state ^= state << 5;
+    if (loop != NULL) {
+        loop->random = state;
+    }
+    return (uint32_t)((uint64_t)state * ct >> 32);
+}
+
+static void set_result(aco_case_t *c, progress_t progress)
+{
+    int error = errno;
+    c->result = result_of(c->send != NULL, progress);
+    c->error = c->result < 0 ? errno : 0;
+    errno = error;
+}
+
+static int copy_items(place_t *places, aco_case_t *cases, size_t ct, aco_task_t *self)
+{
+    for (size_t i = 0; i < ct; i++) {
+        aco_case_t *c = &cases[i];
+        const void *item = c->send != NULL ? c->send : c->recv;
+        if (c->chan == NULL || !is_moved(self, item)) {
+            continue;
+        }
+        size_t sz = c->chan->item_sz;
+        places[i].copy = aco_i_allocate(sz == 0 ? 1 : sz);
+        if (places[i].copy == NULL) {
+            return -1;
+        }
+        if (c->send != NULL) {
+            memcpy(places[i].copy, item, sz);
+        }
+    }
+    return 0;
+}
+
+static void release_places(place_t *places, size_t ct)
+{
+    for (size_t i = 0; i < ct; i++) {
+        aco_i_release(places[i].copy);
+    }
+    aco_i_release(places);
+}
+
+static place_t *new_places(aco_case_t *cases, size_t ct, int wait, aco_task_t *self)
+{
+    place_t *places = (place_t *)aco_i_allocate(ct * sizeof(*places));
+    if (places == NULL) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    memset(places, 0, ct * sizeof(*places));
+    for (size_t i = 0; i < ct; i++) { /* each order has the same chance */
+        size_t j = random_below((uint32_t)i + 1);
+        places[i].order = places[j].order;
+        places[j].order = i;
+    }
+    if (wait && copy_items(places, cases, ct, self) != 0) {
+        release_places(places, ct);
+        errno = ENOMEM;
+        return NULL;
+    }
+    return places;
+}
+
+static int has_another(const queue_t *queue, const aco_task_t *self)
+{
+    const node_t *node = queue->first;
+    while (node != NULL && node->task == self) {
+        node = node->next;
+    }
+    return node != NULL;
+}
+
+static int is_possible(const aco_case_t *c, const aco_task_t *self)
+{
+    const aco_chan_t *chan = c->chan;
+    return chan->is_closed ||
+           (c->send != NULL ? has_another(&chan->receivers, self) || chan->ct < chan->capacity
+                            : has_another(&chan->senders, self) || chan->ct != 0);
+}
+
+static progress_t do_case(aco_case_t *c, aco_task_t **ready)
+{
+    progress_t progress = c->send != NULL ? send_at_once(c->chan, c->send, ready)
+                                          : receive_at_once(c->chan, c->recv, ready);
+    if (progress != BLOCKED) {
+        set_result(c, progress);
+    }
+    return progress;
+}
+
+/* Does the first case that can be done and returns its index; `ct`: none can. */
+static size_t try_cases(aco_case_t *cases, const place_t *places, size_t ct)
+{
+    for (size_t i = 0; i < ct; i++) {
+        aco_case_t *c = &cases[places[i].order];
+        if (c->chan == NULL) {
+            continue;
+        }
+        aco_task_t *ready = NULL;
+        lock(&c->chan->lock);
+        progress_t progress = do_case(c, &ready);
+        unlock(&c->chan->lock);
+        if (ready != NULL) {
+            aco_i_make_ready(ready);
+        }
+        if (progress != BLOCKED) {
+            return places[i].order;
+        }
+    }
+    return ct;
+}
+
+static void enqueue_case(const aco_case_t *c, place_t *place, size_t kind, aco_task_t *self)
+{
+    place->node.task = self;
+    place->node.kind = kind;
+    place->node.item = place->copy != NULL ? place->copy
+                       : c->send != NULL   ? (void *)(uintptr_t)c->send
+                                           : c->recv;
+    enqueue(c->send != NULL ? &c->chan->senders : &c->chan->receivers, &place->node);
+}
+
+/* Makes the open wait known to the channels; whether one of them ends it, or has. 0: a case has
+ * become possible meanwhile, and the wait is claimed for the caller, who tries again. */
+static int wait_for_cases(const aco_case_t *cases, place_t *places, size_t ct, aco_task_t *self)
+{
+    for (size_t i = 0; i < ct; i++) {
+        const aco_case_t *c = &cases[i];
+        if (c->chan == NULL) {
+            continue;
+        }
+        lock(&c->chan->lock);
+        int is_ready = is_possible(c, self);
+        if (!is_ready) {
+            enqueue_case(c, &places[i], i, self);
+        }
+        unlock(&c->chan->lock);
+        if (is_ready) {
+            return !aco_i_close_wait(self);
+        }
+    }
+    return 1;
+}
+
+static void leave_queues(const aco_case_t *cases, place_t *places, size_t ct)
+{
+    for (size_t i = 0; i < ct; i++) {
+        if (cases[i].chan != NULL) {
+            lock(&cases[i].chan->lock);
+            dequeue(&places[i].node);
+            unlock(&cases[i].chan->lock);
+        }
+    }
+}
+
+static int select_by(aco_case_t *cases, place_t *places, size_t ct, int wait)
+{
+    aco_task_t *self = aco_i_self();
+    for (;;) {
+        size_t i = try_cases(cases, places, ct);
+        if (i < ct) {
+            return (int)i;
+        }
+        if (!wait) {
+            errno = EAGAIN;
+            return -1;
+        }
+        aco_i_open_wait(self, FOR_SELECT);
+        outcome_t outcome = wait_for_cases(cases, places, ct, self) ? aco_i_wait(self) : WAIT_NONE;
+        leave_queues(cases, places, ct);
+        if (outcome == WAIT_EVENT || outcome == WAIT_CLOSED) {
+            aco_case_t *c = &cases[self->selected];
+            if (places[self->selected].copy != NULL && c->recv != NULL && outcome == WAIT_EVENT) {
+                memcpy(c->recv, places[self->selected].copy, c->chan->item_sz);
+            }
+            set_result(c, outcome == WAIT_EVENT ? DONE : CLOSED);
+            return (int)self->selected;
+        }
+        if (outcome != WAIT_NONE) {
+            return aco_i_result(outcome);
+        }
+    }
+}
+
+int aco_select(aco_case_t *cases, size_t ct, int wait)
+{
+    size_t ct_valid = 0;
+    for (size_t i = 0; i < ct; i++) {
+        if (cases[i].chan != NULL) {
+            ct_valid += (cases[i].send == NULL) != (cases[i].recv == NULL);
+        }
+    }
+    for (size_t i = 0; i < ct; i++) {
+        ct_valid = cases[i].chan != NULL && (cases[i].send == NULL) == (cases[i].recv == NULL)
+                       ? 0
+                       : ct_valid;
+    }
+    if (ct > INT32_MAX || (ct_valid == 0 && (wait || ct != 0))) {
+        errno = EINVAL;
+        return -1;
+    }
+    place_t *places = new_places(cases, ct, wait, aco_i_self());
+    if (places == NULL) {
+        return -1;
+    }
+    int result = select_by(cases, places, ct, wait);
+    int error = errno;
+    release_places(places, ct);
+    errno = error;
+    return result;
+}

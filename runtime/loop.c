@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The loop of a thread: which task runs next, how tasks wait, and how their waits end.
+ *
+ * A task that waits switches to the next one that is ready, without the loop in between. The loop
+ * itself runs on the thread's own stack: it starts tasks, reaps them, and looks outside, at its
+ * inbox, its timers and its descriptors, when no task is ready and else after every 64 switches.
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SWITCHES_A_TURN 64u
+#define STARVED_RETRY 10000000 /* ns after which a task that found no stack tries again */
+
+__thread loop_t *aco_i_loop;
+
+/* Stands for a thread outside of tasks. */
+static __thread aco_task_t thread_task;
+
+int64_t aco_i_clock(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+void aco_i_lock_slowly(lock_t *lock)
+{
+    for (unsigned ct = 1;; ct++) {
+        if (!__atomic_load_n(&lock->is_held, __ATOMIC_RELAXED) &&
+            !__atomic_exchange_n(&lock->is_held, 1, __ATOMIC_ACQUIRE)) {
+            return;
+        }
+        if (ct % 64 == 0) {
+            sched_yield(); /* its holder may have lost the processor */
+        }
+    }
+}
+
+/* ==== Ready tasks ============================================================================ */
+
+static inline void push_ready(loop_t *loop, aco_task_t *task)
+{
+    task->state = TASK_READY;
+    task->next = NULL;
+    *(loop->first_ready != NULL ? &loop->last_ready->next : &loop->first_ready) = task;
+    loop->last_ready = task;
+}
+
+static inline aco_task_t *pop_ready(loop_t *loop)
+{
+    aco_task_t *task = loop->first_ready;
+    if (task != NULL) {
+        loop->first_ready = task->next;
+    }
+    return task;
+}
+
+/* The caller switches to `task` next. */
+static inline void set_running(loop_t *loop, aco_task_t *task)
+{
+    loop->running = task;
+    loop->switches_left--;
+    loop->ct_switches++;
+    task->state = TASK_RUNNING;
+    *loop->error = task->error;
+}
+
+/* ==== Waits ================================================================================== */
+
+aco_task_t *aco_i_self(void)
+{
+    loop_t *loop = aco_i_loop;
+    return loop != NULL && loop->running != NULL ? loop->running : &thread_task;
+}
+
+void aco_i_open_wait(aco_task_t *task, reason_t reason)
+{
+    int wait = (reason == FOR_PARK ? WAIT_PARKED : WAIT_OPEN) + (task->ct_shields != 0);
+    task->reason = (unsigned char)reason;
+    task->is_woken = 0;
+    __atomic_store_n(&task->wait, wait, __ATOMIC_SEQ_CST); /* before is_cancelled is read */
+}
+
+int aco_i_close_wait(aco_task_t *task)
+{
+    int wait = __atomic_load_n(&task->wait, __ATOMIC_RELAXED);
+    return wait < WAIT_EVENT && __atomic_compare_exchange_n(&task->wait, &wait, WAIT_NONE, 0,
+                                                            __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+
+static int may_end(int wait, outcome_t outcome)
+{
+    return wait != WAIT_NONE && wait < WAIT_EVENT &&
+           (outcome != WAIT_CANCELLED || wait == WAIT_OPEN || wait == WAIT_PARKED);
+}
+
+int aco_i_claim(aco_task_t *task, outcome_t outcome)
+{
+    int wait = __atomic_load_n(&task->wait, __ATOMIC_SEQ_CST);
+    while (may_end(wait, outcome)) {
+        if (__atomic_compare_exchange_n(&task->wait, &wait, (int)outcome, 0, __ATOMIC_SEQ_CST,
+                                        __ATOMIC_SEQ_CST)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+void aco_i_wake_loop(loop_t *loop)
+{
+    if (__atomic_load_n(&loop->is_asleep, __ATOMIC_SEQ_CST) &&
+        __atomic_exchange_n(&loop->is_asleep, 0, __ATOMIC_SEQ_CST)) {
+        int error = errno;
+        uint64_t one = 1;
+        while (write(loop->event_fd, &one, sizeof(one)) < 0 && errno == EINTR) {
+        }
+        errno = error;
+    }
+}
+
+/* From any thread and from signal handlers. */
+static void send_to_loop(aco_task_t *task)
+{
+    loop_t *loop = task->loop;
+    task->next = __atomic_load_n(&loop->inbox, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(&loop->inbox, &task->next, task, 0, __ATOMIC_SEQ_CST,
+                                        __ATOMIC_RELAXED)) {
+    }
+    aco_i_wake_loop(loop);
+}
+
+static void wake_thread(aco_task_t *task)
+{
+    __atomic_store_n(&task->is_woken, 1, __ATOMIC_RELEASE);
+    syscall(SYS_futex, &task->is_woken, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+void aco_i_make_ready(aco_task_t *task)
+{
+    loop_t *loop = task->loop;
+    if (loop == NULL) {
+        wake_thread(task);
+    } else if (loop == aco_i_loop) {
+        loop->ct_wakes++;
+        push_ready(loop, task);
+    } else {
+        send_to_loop(task);
+    }
+}
+
+void aco_unpark(aco_task_t *task)
+{
+    if (task == NULL) {
+        aco_i_misuse_of("aco_unpark", "the task is NULL: pass what aco_self() returned in it");
+    }
+    __atomic_store_n(&task->has_token, 1, __ATOMIC_SEQ_CST);
+    int wait = __atomic_load_n(&task->wait, __ATOMIC_SEQ_CST);
+    while (wait == WAIT_PARKED || wait == WAIT_PARKED_SHIELDED) {
+        if (__atomic_compare_exchange_n(&task->wait, &wait, WAIT_EVENT, 0, __ATOMIC_SEQ_CST,
+                                        __ATOMIC_SEQ_CST)) {
+            if (task->loop != NULL) {
+                send_to_loop(task); /* signal handlers must keep off the ready queue */
+            } else {
+                wake_thread(task);
+            }
+            return;
+        }
+    }
+}
+
+static outcome_t wait_as_thread(aco_task_t *task)
+{
+    int error = errno;
+    while (!__atomic_load_n(&task->is_woken, __ATOMIC_ACQUIRE)) {
+        syscall(SYS_futex, &task->is_woken, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
+    }
+    errno = error;
+    outcome_t outcome = (outcome_t)task->wait;
+    task->wait = WAIT_NONE;
+    return outcome;
+}
+
+/* The next task, if it can be switched to from another one. */
+static inline aco_task_t *next_in_place(loop_t *loop)
+{
+    aco_task_t *next = loop->first_ready;
+    return next != NULL && loop->switches_left != 0 && next->co != NULL &&
+                   next->suspended == next->co
+               ? pop_ready(loop)
+               : NULL;
+}
+
+/* From a coroutine that the task has resumed to the loop; it goes on by resume_inner(). */
+static __attribute__((noinline)) void suspend_inner(loop_t *loop, aco_t *co)
+{
+    aco_t *main_co = loop->main_co;
+    aco_gtls_co = main_co;
+    ACO_TELL_SWITCH(co, main_co);
+    acosw(co, main_co);
+}
+
+static __attribute__((noinline)) void resume_inner(loop_t *loop, aco_t *co)
+{
+    for (aco_t *outer = co; outer != loop->main_co; outer = outer->main_co) {
+        if (!outer->is_owner) {
+            aco_i_acquire(outer);
+        }
+    }
+    aco_t *main_co = loop->main_co;
+    aco_gtls_co = co;
+    ACO_TELL_SWITCH(main_co, co);
+    acosw(main_co, co);
+}
+
+static inline void suspend(loop_t *loop, aco_task_t *task)
+{
+    aco_t *co = aco_get_co();
+    task->suspended = co;
+    task->state = TASK_WAITING;
+    task->error = *loop->error;
+    if (co != task->co) {
+        suspend_inner(loop, co);
+        return;
+    }
+    aco_task_t *next = next_in_place(loop);
+    if (next == NULL) {
+        aco_yield();
+    } else if (next != task) {
+        set_running(loop, next);
+        aco_yield_to(next->co);
+    } else {
+        set_running(loop, next); /* its wait has ended already */
+    }
+}
+
+outcome_t aco_i_wait(aco_task_t *task)
+{
+    loop_t *loop = task->loop;
+    if (loop == NULL) {
+        return wait_as_thread(task);
+    }
+    int must_end = task->ct_shields == 0 && __atomic_load_n(&task->is_cancelled, __ATOMIC_SEQ_CST);
+    int is_late = task->deadline <= loop->now;
+    if (!((must_end && aco_i_claim(task, WAIT_CANCELLED)) ||
+          (is_late && aco_i_claim(task, WAIT_DEADLINE)))) {
+        if (task->deadline != NO_DEADLINE) {
+            aco_i_set_timer(task, task->deadline);
+        }
+        task->since = loop->now;
+        suspend(loop, task);
+        aco_i_clear_timer(task);
+    }
+    outcome_t outcome = (outcome_t)__atomic_load_n(&task->wait, __ATOMIC_ACQUIRE);
+    __atomic_store_n(&task->wait, WAIT_NONE, __ATOMIC_RELAXED);
+    return outcome;
+}
+
+int aco_i_result(outcome_t outcome)
+{
+    if (outcome == WAIT_EVENT) {
+        return 0;
+    }
+    errno = outcome == WAIT_DEADLINE ? ETIMEDOUT : outcome == WAIT_CANCELLED ? ECANCELED : EPIPE;
+    return -1;
+}
+
+/* ==== The loop =============================================================================== */
+
+static void run_task(loop_t *loop, aco_task_t *task)
+{
+    if (task->co == NULL && aco_i_start(loop, task) != 0) {
+        push_ready(loop, task); /* until other tasks have ended */
+        loop->switches_left = 0;
+        if (loop->first_ready == task) {
+            struct timespec pause = {0, STARVED_RETRY};
+            nanosleep(&pause, NULL);
+        }
+        return;
+    }
+    set_running(loop, task);
+    if (task->suspended == task->co) {
+        aco_resume(task->co);
+    } else {
+        resume_inner(loop, task->suspended);
+    }
+    task = loop->running; /* may be another one than was resumed */
+    loop->running = NULL;
+    if (task->state == TASK_RUNNING) {
+        if (task->co->is_end) {
+            aco_i_reap(loop, task);
+        } else { /* aco_yield() */
+            task->error = *loop->error;
+            task->suspended = task->co;
+            push_ready(loop, task);
+        }
+    }
+}
+
+static void empty_inbox(loop_t *loop)
+{
+    aco_task_t *last_first = __atomic_load_n(&loop->inbox, __ATOMIC_RELAXED) == NULL
+                                 ? NULL
+                                 : __atomic_exchange_n(&loop->inbox, NULL, __ATOMIC_ACQUIRE);
+    aco_task_t *first_first = NULL;
+    while (last_first != NULL) {
+        aco_task_t *task = last_first;
+        last_first = task->next;
+        task->next = first_first;
+        first_first = task;
+    }
+    while (first_first != NULL) {
+        aco_task_t *task = first_first;
+        first_first = task->next;
+        loop->ct_wakes++;
+        push_ready(loop, task);
+    }
+}
+
+/* Takes one of the tasks that any thread may start. */
+static void take_any(loop_t *loop)
+{
+    runtime_t *runtime = loop->runtime;
+    if (__atomic_load_n(&runtime->first_any, __ATOMIC_SEQ_CST) == NULL) {
+        return;
+    }
+    lock(&runtime->lock);
+    aco_task_t *task = runtime->first_any;
+    if (task != NULL) {
+        __atomic_store_n(&runtime->first_any, task->next, __ATOMIC_SEQ_CST);
+    }
+    unlock(&runtime->lock);
+    if (task != NULL) {
+        task->loop = loop;
+        push_ready(loop, task);
+    }
+}
+
+static int has_work(loop_t *loop)
+{
+    return __atomic_load_n(&loop->inbox, __ATOMIC_SEQ_CST) != NULL ||
+           __atomic_load_n(&loop->runtime->first_any, __ATOMIC_SEQ_CST) != NULL ||
+           __atomic_load_n(&loop->runtime->ct_tasks, __ATOMIC_SEQ_CST) == 0;
+}
+
+/* epoll_wait() in nanoseconds where the kernel has it (5.11), else in milliseconds, rounded up.
+ * `timeout` < 0: until something happens. */
+static int wait_for_events(loop_t *loop, struct epoll_event *events, int ct, int64_t timeout)
+{
+#ifdef SYS_epoll_pwait2
+    static int is_missing;
+    if (timeout > 0 && !__atomic_load_n(&is_missing, __ATOMIC_RELAXED)) {
+        long long t[2] = {timeout / 1000000000, timeout % 1000000000}; /* on all processors */
+        long got = syscall(SYS_epoll_pwait2, loop->epoll_fd, events, ct, t, NULL, 0);
+        if (got >= 0 || errno != ENOSYS) {
+            return (int)got;
+        }
+        __atomic_store_n(&is_missing, 1, __ATOMIC_RELAXED);
+    }
+#endif
+    int64_t ms = timeout <= 0 ? timeout : (timeout + 999999) / 1000000;
+    return epoll_wait(loop->epoll_fd, events, ct, ms > INT_MAX ? INT_MAX : (int)ms);
+}
+
+/* Looks at what has happened outside, and waits for that while no task is ready. */
+static void look(loop_t *loop)
+{
+    empty_inbox(loop);
+    loop->now = aco_i_clock();
+    aco_i_expire_timers(loop);
+    take_any(loop); /* if no thread is idle, one now and then: it must start some time */
+    if (loop->first_ready != NULL) {
+        return;
+    }
+    __atomic_store_n(&loop->is_asleep, 1, __ATOMIC_SEQ_CST);
+    if (!has_work(loop)) {
+        int64_t timeout = loop->ct_timers == 0 ? -1 : loop->timers[1]->wake_at - loop->now;
+        struct epoll_event event;
+        loop->ct_polls++;
+        if (wait_for_events(loop, &event, 1, timeout) > 0) {
+            uint64_t ct;
+            while (read(loop->event_fd, &ct, sizeof(ct)) < 0 && errno == EINTR) {
+            }
+        }
+    }
+    __atomic_store_n(&loop->is_asleep, 0, __ATOMIC_SEQ_CST);
+}
+
+void aco_i_run_loop(loop_t *loop)
+{
+    while (__atomic_load_n(&loop->runtime->ct_tasks, __ATOMIC_SEQ_CST) != 0) {
+        look(loop);
+        loop->switches_left = SWITCHES_A_TURN;
+        while (loop->switches_left != 0 && loop->first_ready != NULL) {
+            run_task(loop, pop_ready(loop));
+        }
+    }
+}

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A runtime from its start to its end: a loop for each thread, of which the first is the caller's.
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#define STACK_SZ ((size_t)256 << 10) /* bytes */
+#define MAX_THREADS 1024
+#define MIN_STACK_SZ 4096u
+
+static struct {
+    lock_t lock;
+    runtime_t *first;
+} all;
+
+/* ==== A loop ================================================================================= */
+
+static int open_descriptors(loop_t *loop)
+{
+    loop->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event event = {.events = EPOLLIN};
+    if (loop->event_fd < 0 || loop->epoll_fd < 0) {
+        return -1;
+    }
+    return epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, loop->event_fd, &event);
+}
+
+/* Both run on the thread of the loop. */
+static int begin_loop(loop_t *loop)
+{
+    runtime_t *runtime = loop->runtime;
+    loop->error = &errno;
+    loop->thread = pthread_self();
+    loop->now = aco_i_clock();
+    loop->random = (uint32_t)loop->now | 1;
+    loop->pool = aco_stack_pool_try_new(runtime->stack_sz, runtime->pool_flags);
+    loop->main_co = aco_try_create(NULL, NULL, 0, NULL, NULL);
+    if (loop->pool == NULL || loop->main_co == NULL || aco_i_reserve_timers(loop, 1) != 0) {
+        errno = ENOMEM;
+        return -1;
+    }
+    return open_descriptors(loop);
+}
+
+static void end_loop(loop_t *loop)
+{
+    if (loop->share_stack != NULL) {
+        aco_share_stack_destroy(loop->share_stack);
+    }
+    if (loop->pool != NULL) {
+        aco_stack_pool_destroy(loop->pool);
+    }
+    if (loop->main_co != NULL) {
+        aco_destroy(loop->main_co);
+    }
+    aco_i_release(loop->timers);
+    if (loop->event_fd >= 0) {
+        close(loop->event_fd);
+    }
+    if (loop->epoll_fd >= 0) {
+        close(loop->epoll_fd);
+    }
+}
+
+/* ==== Threads ================================================================================ */
+
+/* Counts the threads that have begun or failed to. */
+typedef struct {
+    pthread_mutex_t mutex;
+    pthread_cond_t cond;
+    int ct_begun;
+    int error;
+    int may_run; /* 1: all have begun; -1: one has not, so end */
+} start_t;
+
+typedef struct {
+    loop_t *loop;
+    start_t *start;
+} thread_arg_t;
+
+static void run_loop(loop_t *loop)
+{
+    int slack = prctl(PR_GET_TIMERSLACK);
+    prctl(PR_SET_TIMERSLACK, 1); /* ns that the kernel may be late; 50,000 else */
+    aco_t *before = aco_gtls_co;
+    aco_i_loop = loop;
+    aco_i_run_loop(loop);
+    aco_i_loop = NULL;
+    aco_gtls_co = before;
+    prctl(PR_SET_TIMERSLACK, slack);
+}
+
+static void *run_thread(void *arg)
+{
+    loop_t *loop = ((thread_arg_t *)arg)->loop;
+    start_t *start = ((thread_arg_t *)arg)->start;
+    int error = begin_loop(loop) == 0 ? 0 : errno;
+    pthread_mutex_lock(&start->mutex);
+    start->ct_begun++;
+    start->error = error != 0 ? error : start->error;
+    pthread_cond_broadcast(&start->cond);
+    while (start->may_run == 0) {
+        pthread_cond_wait(&start->cond, &start->mutex);
+    }
+    int may_run = start->may_run > 0;
+    pthread_mutex_unlock(&start->mutex);
+    if (may_run) {
+        run_loop(loop);
+    }
+    end_loop(loop);
+    return NULL;
+}
+
+/* Starts the other threads, and ends them again if not all can be had. Returns how many there are,
+ * or -1 with errno. */
+static int start_threads(runtime_t *runtime, start_t *start, thread_arg_t *args)
+{
+    int ct = 0, error = 0;
+    while (error == 0 && ct < runtime->ct_loops - 1) {
+        args[ct] = (thread_arg_t){&runtime->loops[ct + 1], start};
+        error = pthread_create(&runtime->loops[ct + 1].thread, NULL, run_thread, &args[ct]);
+        ct += error == 0;
+    }
+    pthread_mutex_lock(&start->mutex);
+    while (start->ct_begun < ct) {
+        pthread_cond_wait(&start->cond, &start->mutex);
+    }
+    error = error != 0 ? error : start->error;
+    if (error != 0) {
+        start->may_run = -1;
+        pthread_cond_broadcast(&start->cond);
+    }
+    pthread_mutex_unlock(&start->mutex);
+    if (error == 0) {
+        return ct;
+    }
+    for (int i = 0; i < ct; i++) {
+        pthread_join(runtime->loops[i + 1].thread, NULL);
+    }
+    errno = error;
+    return -1;
+}
+
+/* ==== A runtime ============================================================================== */
+
+static void enter_in_list(runtime_t *runtime)
+{
+    lock(&all.lock);
+    runtime->next = all.first;
+    all.first = runtime;
+    unlock(&all.lock);
+}
+
+static void take_from_list(runtime_t *runtime)
+{
+    lock(&all.lock);
+    runtime_t **link = &all.first;
+    while (*link != runtime) {
+        link = &(*link)->next;
+    }
+    *link = runtime->next;
+    unlock(&all.lock);
+}
+
+/* Runs `fn` with the caller's loop ready to run, and all others. */
+static int run_first(runtime_t *runtime, void *(*fn)(void *), void *arg, void **result)
+{
+    start_t start = {.mutex = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER};
+    size_t sz = (size_t)runtime->ct_loops * sizeof(thread_arg_t);
+    thread_arg_t *args = (thread_arg_t *)aco_i_allocate(sz);
+    loop_t *loop = &runtime->loops[0];
+    aco_task_t *task = args == NULL ? NULL : aco_i_new_task(loop, fn, arg);
+    int ct = task == NULL ? -1 : start_threads(runtime, &start, args);
+    if (ct < 0) {
+        aco_i_release(args);
+        return -1;
+    }
+    task->is_joinable = 1;
+    task->loop = loop;
+    runtime->ct_tasks = 1;
+    enter_in_list(runtime);
+    pthread_mutex_lock(&start.mutex);
+    start.may_run = 1;
+    pthread_cond_broadcast(&start.cond);
+    pthread_mutex_unlock(&start.mutex);
+    aco_i_loop = loop;
+    aco_i_make_ready(task);
+    run_loop(loop);
+    for (int i = 0; i < ct; i++) {
+        pthread_join(runtime->loops[i + 1].thread, NULL);
+    }
+    take_from_list(runtime);
+    if (result != NULL) {
+        *result = task->arg;
+    }
+    aco_i_release(args);
+    return 0;
+}
+
+void aco_i_each_runtime(void (*fn)(runtime_t *runtime, void *arg), void *arg)
+{
+    lock(&all.lock);
+    for (runtime_t *runtime = all.first; runtime != NULL; runtime = runtime->next) {
+        fn(runtime, arg);
+    }
+    unlock(&all.lock);
+}
+
+/* 0, or what is wrong with the options or the caller. */
+static int check(const aco_run_options_t *o, void *(*fn)(void *))
+{
+    aco_t *co = aco_get_co();
+    if (aco_i_loop != NULL || (co != NULL && !aco_is_main_co(co))) {
+        return EBUSY;
+    }
+    return fn == NULL || o->ct_threads < ACO_ALL_PROCESSORS || o->ct_threads > MAX_THREADS ||
+                   o->guard_sz >> 10 >= 1u << 23
+               ? EINVAL
+               : 0;
+}
+
+static int ct_processors(void)
+{
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+static runtime_t *new_runtime(const aco_run_options_t *o)
+{
+    int ct = o->ct_threads == ACO_ALL_PROCESSORS ? ct_processors() : o->ct_threads;
+    ct = ct == 0 ? 1 : ct;
+    size_t sz = sizeof(runtime_t) + (size_t)ct * sizeof(loop_t);
+    runtime_t *runtime = (runtime_t *)aco_i_allocate(sz);
+    if (runtime == NULL) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    memset(runtime, 0, sz);
+    runtime->loops = (loop_t *)(runtime + 1);
+    runtime->ct_loops = ct;
+    runtime->stack_sz = o->stack_sz == 0 ? STACK_SZ : o->stack_sz;
+    runtime->pool_flags = ACO_STACK_POOL_GUARD_KIB((o->guard_sz + 1023) / 1024);
+    for (int i = 0; i < ct; i++) {
+        loop_t *loop = &runtime->loops[i];
+        loop->runtime = runtime;
+        loop->index = i;
+        loop->event_fd = loop->epoll_fd = -1;
+    }
+    return runtime;
+}
+
+int aco_run(const aco_run_options_t *options, void *(*fn)(void *), void *arg, void **result)
+{
+    static const aco_run_options_t defaults;
+    const aco_run_options_t *o = options == NULL ? &defaults : options;
+    int error = check(o, fn);
+    if (error != 0) {
+        errno = error;
+        return -1;
+    }
+    runtime_t *runtime = new_runtime(o);
+    if (runtime == NULL) {
+        return -1;
+    }
+    int failed = begin_loop(&runtime->loops[0]) != 0 || run_first(runtime, fn, arg, result) != 0;
+    error = errno;
+    end_loop(&runtime->loops[0]);
+    aco_i_free_chunks(runtime);
+    aco_i_release(runtime);
+    if (failed) {
+        errno = error == ENFILE ? EMFILE : error;
+        return -1;
+    }
+    return 0;
+}

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Mutexes and similar. Each has a lock and a queue of those who wait. What is given up goes to the
+ * first of the queue at once, so nobody overtakes, and a task that was woken has what it waited
+ * for.
+ */
+#include "internal.h"
+
+#include <errno.h>
+
+/* ==== Queues ================================================================================= */
+
+node_t *aco_i_claim_first(queue_t *queue, outcome_t outcome)
+{
+    node_t *node;
+    while ((node = queue->first) != NULL) {
+        dequeue(node);
+        if (aco_i_claim(node->task, outcome)) {
+            return node;
+        }
+    }
+    return NULL;
+}
+
+/* Waits in `queue`, whose lock is held, and released. */
+static outcome_t wait_in(queue_t *queue, lock_t *queue_lock, aco_task_t *self, reason_t reason,
+                         size_t kind)
+{
+    self->node.task = self;
+    self->node.kind = kind;
+    enqueue(queue, &self->node);
+    aco_i_open_wait(self, reason);
+    unlock(queue_lock);
+    outcome_t outcome = aco_i_wait(self);
+    if (outcome != WAIT_EVENT) {
+        lock(queue_lock);
+        dequeue(&self->node);
+        unlock(queue_lock);
+    }
+    return outcome;
+}
+
+/* Claims all of `queue`, and returns them as a list. */
+static aco_task_t *claim_all(queue_t *queue)
+{
+    aco_task_t *first = NULL, **link = &first;
+    node_t *node;
+    while ((node = aco_i_claim_first(queue, WAIT_EVENT)) != NULL) {
+        *link = node->task;
+        link = &node->task->next;
+    }
+    *link = NULL;
+    return first;
+}
+
+static void make_all_ready(aco_task_t *first)
+{
+    while (first != NULL) {
+        aco_task_t *task = first;
+        first = task->next;
+        aco_i_make_ready(task);
+    }
+}
+
+/* ==== Mutexes ================================================================================ */
+
+/* No task waits for a mutex without an owner. */
+static int try_lock(aco_mutex_t *mutex, aco_task_t *self)
+{
+    aco_task_t *owner = NULL;
+    return __atomic_compare_exchange_n(&mutex->owner, &owner, self, 0, __ATOMIC_ACQUIRE,
+                                       __ATOMIC_RELAXED);
+}
+
+static __attribute__((noinline)) int lock_slowly(aco_mutex_t *mutex, aco_task_t *self)
+{
+    if (__atomic_load_n(&mutex->owner, __ATOMIC_RELAXED) == self) {
+        errno = EDEADLK;
+        return -1;
+    }
+    lock(&mutex->lock);
+    if (try_lock(mutex, self)) {
+        unlock(&mutex->lock);
+        return 0;
+    }
+    return aco_i_result(wait_in(&mutex->waiting, &mutex->lock, self, FOR_MUTEX, 0));
+}
+
+int aco_mutex_lock(aco_mutex_t *mutex)
+{
+    aco_task_t *self = aco_i_self();
+    return try_lock(mutex, self) ? 0 : lock_slowly(mutex, self);
+}
+
+int aco_mutex_try_lock(aco_mutex_t *mutex)
+{
+    if (try_lock(mutex, aco_i_self())) {
+        return 0;
+    }
+    errno = EBUSY;
+    return -1;
+}
+
+int aco_mutex_unlock(aco_mutex_t *mutex)
+{
+    if (__atomic_load_n(&mutex->owner, __ATOMIC_RELAXED) != aco_i_self()) {
+        aco_i_misuse_of("aco_mutex_unlock",
+                        "the caller has not locked it: unlock it where it was "
+                        "locked");
+    }
+    lock(&mutex->lock);
+    node_t *next = aco_i_claim_first(&mutex->waiting, WAIT_EVENT);
+    aco_task_t *owner = next != NULL ? next->task : NULL;
+    __atomic_store_n(&mutex->owner, owner, __ATOMIC_RELEASE);
+    unlock(&mutex->lock);
+    if (owner != NULL) {
+        aco_i_make_ready(owner);
+    }
+    return 0;
+}
+
+/* ==== Readers and writers ==================================================================== */
+
+enum { READER, WRITER };
+
+/* Lets in from the head of the queue whoever can be. Returns them as a list. */
+static aco_task_t *let_in(aco_rwlock_t *rwlock)
+{
+    aco_task_t *first = NULL, **link = &first;
+    node_t *node;
+    while ((node = rwlock->waiting.first) != NULL && rwlock->writer == NULL &&
+           (node->kind == READER || rwlock->ct_readers == 0)) {
+        dequeue(node);
+        if (!aco_i_claim(node->task, WAIT_EVENT)) {
+            continue;
+        }
+        if (node->kind == READER) {
+            rwlock->ct_readers++;
+        } else {
+            rwlock->writer = node->task;
+        }
+        *link = node->task;
+        link = &node->task->next;
+    }
+    *link = NULL;
+    return first;
+}
+
+static int enter(aco_rwlock_t *rwlock, size_t kind)
+{
+    aco_task_t *self = aco_i_self();
+    lock(&rwlock->lock);
+    if (rwlock->writer == self) {
+        unlock(&rwlock->lock);
+        errno = EDEADLK;
+        return -1;
+    }
+    if (rwlock->writer == NULL && rwlock->waiting.first == NULL &&
+        (kind == READER || rwlock->ct_readers == 0)) {
+        rwlock->ct_readers += kind == READER;
+        rwlock->writer = kind == WRITER ? self : NULL;
+        unlock(&rwlock->lock);
+        return 0;
+    }
+    outcome_t outcome = wait_in(&rwlock->waiting, &rwlock->lock, self, FOR_RWLOCK, kind);
+    if (outcome != WAIT_EVENT) { /* those behind may have waited for this one alone */
+        lock(&rwlock->lock);
+        aco_task_t *first = let_in(rwlock);
+        unlock(&rwlock->lock);
+        make_all_ready(first);
+    }
+    return aco_i_result(outcome);
+}
+
+int aco_rwlock_read_lock(aco_rwlock_t *rwlock)
+{
+    return enter(rwlock, READER);
+}
+
+int aco_rwlock_write_lock(aco_rwlock_t *rwlock)
+{
+    return enter(rwlock, WRITER);
+}
+
+int aco_rwlock_unlock(aco_rwlock_t *rwlock)
+{
+    lock(&rwlock->lock);
+    if (rwlock->writer != NULL ? rwlock->writer != aco_i_self() : rwlock->ct_readers == 0) {
+        aco_i_misuse_of("aco_rwlock_unlock",
+                        "the caller has not locked it: unlock it where it was "
+                        "locked");
+    }
+    rwlock->ct_readers -= rwlock->writer == NULL;
+    rwlock->writer = NULL;
+    aco_task_t *first = let_in(rwlock);
+    unlock(&rwlock->lock);
+    make_all_ready(first);
+    return 0;
+}
+
+/* ==== Conditions ============================================================================= */
+
+int aco_cond_wait(aco_cond_t *cond, aco_mutex_t *mutex)
+{
+    aco_task_t *self = aco_i_self();
+    if (__atomic_load_n(&mutex->owner, __ATOMIC_RELAXED) != self) {
+        aco_i_misuse_of("aco_cond_wait", "the caller has not locked the mutex: lock it before");
+    }
+    lock(&cond->lock);
+    self->node.task = self;
+    enqueue(&cond->waiting, &self->node);
+    aco_i_open_wait(self, FOR_COND);
+    unlock(&cond->lock);
+    aco_mutex_unlock(mutex);
+    outcome_t outcome = aco_i_wait(self);
+    if (outcome != WAIT_EVENT) {
+        lock(&cond->lock);
+        dequeue(&self->node);
+        unlock(&cond->lock);
+    }
+    aco_shielded
+    {
+        aco_mutex_lock(mutex);
+    }
+    return aco_i_result(outcome);
+}
+
+int aco_cond_signal(aco_cond_t *cond)
+{
+    lock(&cond->lock);
+    node_t *node = aco_i_claim_first(&cond->waiting, WAIT_EVENT);
+    unlock(&cond->lock);
+    if (node != NULL) {
+        aco_i_make_ready(node->task);
+    }
+    return 0;
+}
+
+int aco_cond_broadcast(aco_cond_t *cond)
+{
+    lock(&cond->lock);
+    aco_task_t *first = claim_all(&cond->waiting);
+    unlock(&cond->lock);
+    make_all_ready(first);
+    return 0;
+}
+
+/* ==== Semaphores ============================================================================= */
+
+int aco_semaphore_init(aco_semaphore_t *semaphore, size_t ct)
+{
+    *semaphore = (aco_semaphore_t){.ct = ct};
+    return 0;
+}
+
+int aco_semaphore_acquire(aco_semaphore_t *semaphore)
+{
+    lock(&semaphore->lock);
+    if (semaphore->ct != 0) {
+        semaphore->ct--;
+        unlock(&semaphore->lock);
+        return 0;
+    }
+    return aco_i_result(
+        wait_in(&semaphore->waiting, &semaphore->lock, aco_i_self(), FOR_SEMAPHORE, 0));
+}
+
+int aco_semaphore_release(aco_semaphore_t *semaphore)
+{
+    lock(&semaphore->lock);
+    node_t *node = aco_i_claim_first(&semaphore->waiting, WAIT_EVENT);
+    int is_full = node == NULL && semaphore->ct == SIZE_MAX;
+    semaphore->ct += node == NULL && !is_full;
+    unlock(&semaphore->lock);
+    if (node != NULL) {
+        aco_i_make_ready(node->task);
+    }
+    if (is_full) {
+        errno = EOVERFLOW;
+        return -1;
+    }
+    return 0;
+}
+
+/* ==== Wait groups ============================================================================ */
+
+static int count(const char *call, aco_wait_group_t *wait_group, int64_t ct)
+{
+    lock(&wait_group->lock);
+    wait_group->ct += ct;
+    if (wait_group->ct < 0) {
+        aco_i_misuse_of(call, "less than none are left: count each that begins before it ends");
+    }
+    aco_task_t *first = wait_group->ct == 0 ? claim_all(&wait_group->waiting) : NULL;
+    unlock(&wait_group->lock);
+    make_all_ready(first);
+    return 0;
+}
+
+int aco_wait_group_add(aco_wait_group_t *wait_group, int64_t ct)
+{
+    return count("aco_wait_group_add", wait_group, ct);
+}
+
+int aco_wait_group_done(aco_wait_group_t *wait_group)
+{
+    return count("aco_wait_group_done", wait_group, -1);
+}
+
+int aco_wait_group_wait(aco_wait_group_t *wait_group)
+{
+    lock(&wait_group->lock);
+    if (wait_group->ct == 0) {
+        unlock(&wait_group->lock);
+        return 0;
+    }
+    return aco_i_result(
+        wait_in(&wait_group->waiting, &wait_group->lock, aco_i_self(), FOR_WAIT_GROUP, 0));
+}
+
+/* ==== Once =================================================================================== */
+
+int aco_once(aco_once_t *once, void (*fn)(void))
+{
+    if (__atomic_load_n(&once->is_done, __ATOMIC_ACQUIRE)) {
+        return 0;
+    }
+    if (aco_mutex_lock(&once->mutex) != 0) {
+        return -1;
+    }
+    if (!once->is_done) {
+        fn();
+        __atomic_store_n(&once->is_done, 1, __ATOMIC_RELEASE);
+    }
+    return aco_mutex_unlock(&once->mutex);
+}

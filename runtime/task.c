@@ -1,0 +1,564 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Tasks from their start to their end: spawn, join, park, cancel, deadlines, task-local values.
+ *
+ * A task gets its stack when it starts, not when it is made: many that are made at once and don't
+ * wait run on one stack after another. Task structs are cut from chunks that live as long as their
+ * runtime.
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#define CT_TASKS_A_CHUNK 128u
+#define MAX_FREE_TASKS (2 * CT_TASKS_A_CHUNK) /* of a loop */
+#define MAX_KEYS 1024u
+#define DESTRUCTOR_ROUNDS 4
+
+struct chunk_s {
+    struct chunk_s *next;
+    aco_task_t tasks[CT_TASKS_A_CHUNK];
+};
+
+/* ==== Structs ================================================================================ */
+
+/* Both under the lock of the runtime. */
+static void give_tasks(loop_t *loop, size_t ct)
+{
+    while (ct-- != 0) {
+        aco_task_t *task = loop->free_tasks;
+        loop->free_tasks = task->next;
+        loop->ct_free_tasks--;
+        task->next = loop->runtime->free_tasks;
+        loop->runtime->free_tasks = task;
+    }
+}
+
+static void take_tasks(loop_t *loop)
+{
+    runtime_t *runtime = loop->runtime;
+    while (runtime->free_tasks != NULL && loop->ct_free_tasks < CT_TASKS_A_CHUNK) {
+        aco_task_t *task = runtime->free_tasks;
+        runtime->free_tasks = task->next;
+        task->next = loop->free_tasks;
+        loop->free_tasks = task;
+        loop->ct_free_tasks++;
+    }
+}
+
+static int add_chunk(loop_t *loop)
+{
+    struct chunk_s *chunk = (struct chunk_s *)aco_i_allocate(sizeof(*chunk));
+    if (chunk == NULL) {
+        errno = ENOMEM;
+        return -1;
+    }
+    memset(chunk, 0, sizeof(*chunk));
+    chunk->next = loop->runtime->chunks;
+    loop->runtime->chunks = chunk;
+    for (size_t i = CT_TASKS_A_CHUNK; i-- != 0;) {
+        chunk->tasks[i].next = loop->free_tasks;
+        loop->free_tasks = &chunk->tasks[i];
+        loop->ct_free_tasks++;
+    }
+    return 0;
+}
+
+aco_task_t *aco_i_new_task(loop_t *loop, void *(*fn)(void *), void *arg)
+{
+    if (loop->free_tasks == NULL) {
+        lock(&loop->runtime->lock);
+        take_tasks(loop);
+        int failed = loop->free_tasks == NULL && add_chunk(loop) != 0;
+        unlock(&loop->runtime->lock);
+        if (failed) {
+            return NULL;
+        }
+    }
+    aco_task_t *task = loop->free_tasks;
+    loop->free_tasks = task->next;
+    loop->ct_free_tasks--;
+    static uint64_t last_id;
+    memset(task, 0, sizeof(*task));
+    task->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
+    task->state = TASK_NEW;
+    task->fn = fn;
+    task->arg = arg;
+    task->deadline = NO_DEADLINE;
+    task->node.task = task;
+    return task;
+}
+
+void aco_i_free_task(aco_task_t *task)
+{
+    loop_t *loop = aco_i_loop;
+    runtime_t *runtime = task->loop->runtime;
+    task->state = TASK_FREE;
+    if (loop == NULL || loop->runtime != runtime) { /* joined from outside */
+        lock(&runtime->lock);
+        task->next = runtime->free_tasks;
+        runtime->free_tasks = task;
+        unlock(&runtime->lock);
+        return;
+    }
+    task->next = loop->free_tasks;
+    loop->free_tasks = task;
+    if (++loop->ct_free_tasks > MAX_FREE_TASKS) {
+        lock(&runtime->lock);
+        give_tasks(loop, CT_TASKS_A_CHUNK);
+        unlock(&runtime->lock);
+    }
+}
+
+void aco_i_free_chunks(runtime_t *runtime)
+{
+    while (runtime->chunks != NULL) {
+        struct chunk_s *chunk = runtime->chunks;
+        runtime->chunks = chunk->next;
+        aco_i_release(chunk);
+    }
+}
+
+void aco_i_each_task(runtime_t *runtime, void (*fn)(FILE *, const aco_task_t *, int64_t),
+                     FILE *stream)
+{
+    int64_t now = aco_i_clock();
+    lock(&runtime->lock);
+    for (const struct chunk_s *chunk = runtime->chunks; chunk != NULL; chunk = chunk->next) {
+        for (size_t i = 0; i < CT_TASKS_A_CHUNK; i++) {
+            if (chunk->tasks[i].state != TASK_FREE && chunk->tasks[i].state != TASK_ENDED) {
+                fn(stream, &chunk->tasks[i], now);
+            }
+        }
+    }
+    unlock(&runtime->lock);
+}
+
+/* ==== Start and end ========================================================================== */
+
+static void run_destructors(aco_task_t *task);
+
+static void enter_task(void)
+{
+    aco_task_t *task = aco_i_loop->running;
+    task->arg = task->fn(task->arg);
+    if (task->locals != NULL) {
+        run_destructors(task);
+    }
+    aco_exit();
+}
+
+/* A coroutine on the stack that the task asked for. */
+static aco_t *new_co(loop_t *loop, aco_task_t *task)
+{
+    if (task->shares_stack) {
+        if (loop->share_stack == NULL) {
+            loop->share_stack = aco_try_share_stack_new2(loop->runtime->stack_sz, 1);
+        }
+        return loop->share_stack == NULL
+                   ? NULL
+                   : aco_try_create(loop->main_co, loop->share_stack, 0, enter_task, NULL);
+    }
+    if (task->stack_sz == 0) {
+        return aco_stack_pool_try_create_co(loop->pool, loop->main_co, enter_task, NULL);
+    }
+    aco_share_stack_t *stack = aco_try_share_stack_new2(task->stack_sz, 1);
+    aco_t *co = stack == NULL ? NULL : aco_try_create(loop->main_co, stack, 0, enter_task, NULL);
+    if (co == NULL && stack != NULL) {
+        aco_share_stack_destroy(stack);
+    }
+    return co;
+}
+
+int aco_i_start(loop_t *loop, aco_task_t *task)
+{
+    if (aco_i_reserve_timers(loop, loop->ct_tasks + 1) != 0) {
+        return -1;
+    }
+    task->co = task->suspended = new_co(loop, task);
+    if (task->co == NULL) {
+        return -1;
+    }
+    task->loop = loop;
+    loop->ct_tasks++;
+    loop->ct_started++;
+    return 0;
+}
+
+static void destroy_co(loop_t *loop, aco_task_t *task)
+{
+    if (!task->shares_stack && task->stack_sz == 0) {
+        aco_stack_pool_destroy_co(loop->pool, task->co);
+        return;
+    }
+    aco_share_stack_t *stack = task->shares_stack ? NULL : task->co->share_stack;
+    aco_destroy(task->co);
+    if (stack != NULL) {
+        aco_share_stack_destroy(stack);
+    }
+}
+
+void aco_i_reap(loop_t *loop, aco_task_t *task)
+{
+    runtime_t *runtime = loop->runtime;
+    destroy_co(loop, task);
+    task->co = NULL;
+    loop->ct_tasks--;
+    if (task->groups != NULL) {
+        aco_i_abandon_groups(task);
+    }
+    if (task->group != NULL) {
+        aco_i_leave_group(task);
+    }
+    if (task->is_joinable) {
+        task->state = TASK_ENDED;
+        lock(&task->lock);
+        task->has_ended = 1; /* who joins frees the task, perhaps right after the unlock */
+        aco_task_t *joiner = task->joiner;
+        int is_claimed = joiner != NULL && aco_i_claim(joiner, WAIT_EVENT);
+        unlock(&task->lock);
+        if (is_claimed) {
+            aco_i_make_ready(joiner);
+        }
+    } else {
+        aco_i_free_task(task);
+    }
+    if (__atomic_sub_fetch(&runtime->ct_tasks, 1, __ATOMIC_SEQ_CST) == 0) {
+        for (int i = 0; i < runtime->ct_loops; i++) {
+            aco_i_wake_loop(&runtime->loops[i]);
+        }
+    }
+}
+
+/* ==== Making tasks =========================================================================== */
+
+/* Lets any thread start the task, preferably one that has nothing to do. */
+static void offer(runtime_t *runtime, aco_task_t *task)
+{
+    lock(&runtime->lock);
+    task->next = NULL;
+    if (runtime->first_any != NULL) {
+        runtime->last_any->next = task;
+    } else {
+        __atomic_store_n(&runtime->first_any, task, __ATOMIC_SEQ_CST);
+    }
+    runtime->last_any = task;
+    unlock(&runtime->lock);
+    for (int i = 0; i < runtime->ct_loops; i++) {
+        loop_t *loop = &runtime->loops[i];
+        if (__atomic_load_n(&loop->is_asleep, __ATOMIC_SEQ_CST)) {
+            aco_i_wake_loop(loop);
+            return;
+        }
+    }
+}
+
+/* The new task, or NULL with errno. */
+static aco_task_t *make(const aco_task_options_t *options, void *(*fn)(void *), void *arg,
+                        int is_joinable)
+{
+    static const aco_task_options_t defaults;
+    const aco_task_options_t *o = options == NULL ? &defaults : options;
+    loop_t *loop = aco_i_loop;
+    if (loop == NULL || loop->running == NULL) {
+        errno = EPERM;
+        return NULL;
+    }
+    runtime_t *runtime = loop->runtime;
+    if (o->thread < ACO_ANY || o->thread > runtime->ct_loops) {
+        errno = EINVAL;
+        return NULL;
+    }
+    aco_task_t *task = aco_i_new_task(loop, fn, arg);
+    if (task == NULL) {
+        return NULL;
+    }
+    task->name = o->name;
+    task->stack_sz = o->shares_stack ? 0 : o->stack_sz;
+    task->shares_stack = o->shares_stack != 0;
+    task->is_joinable = is_joinable != 0;
+    task->loop = o->thread > 0 ? &runtime->loops[o->thread - 1] : loop;
+    if (o->group != NULL && aco_i_enter_group(o->group, task) != 0) {
+        aco_i_free_task(task);
+        return NULL;
+    }
+    __atomic_add_fetch(&runtime->ct_tasks, 1, __ATOMIC_SEQ_CST);
+    if (o->thread == ACO_ANY && runtime->ct_loops > 1) {
+        offer(runtime, task);
+    } else {
+        aco_i_make_ready(task);
+    }
+    return task;
+}
+
+int aco_go(void *(*fn)(void *), void *arg)
+{
+    return make(NULL, fn, arg, 0) == NULL ? -1 : 0;
+}
+
+aco_task_t *aco_spawn(void *(*fn)(void *), void *arg)
+{
+    return make(NULL, fn, arg, 1);
+}
+
+int aco_go_with(const aco_task_options_t *options, void *(*fn)(void *), void *arg,
+                aco_task_t **task)
+{
+    aco_task_t *made = make(options, fn, arg, task != NULL);
+    if (made == NULL) {
+        return -1;
+    }
+    if (task != NULL) {
+        *task = made;
+    }
+    return 0;
+}
+
+int aco_group_go(aco_group_t *group, void *(*fn)(void *), void *arg)
+{
+    if (group == NULL) {
+        aco_i_misuse_of("aco_group_go", "the group is NULL: pass what aco_group_new() returned");
+    }
+    aco_task_options_t options = {.group = group};
+    return make(&options, fn, arg, 0) == NULL ? -1 : 0;
+}
+
+/* ==== Joining ================================================================================ */
+
+/* Waits for the end of `task`, whose lock is held, and released. */
+static outcome_t wait_for_end(aco_task_t *task, aco_task_t *self)
+{
+    task->joiner = self;
+    aco_i_open_wait(self, FOR_JOIN);
+    unlock(&task->lock);
+    outcome_t outcome = aco_i_wait(self);
+    if (outcome != WAIT_EVENT) {
+        lock(&task->lock);
+        task->joiner = NULL;
+        outcome = task->has_ended ? WAIT_EVENT : outcome;
+        unlock(&task->lock);
+    }
+    return outcome;
+}
+
+int aco_join(aco_task_t *task, void **result)
+{
+    if (task == NULL || !task->is_joinable) {
+        aco_i_misuse_of("aco_join", "no task to be joined: pass what aco_spawn() returned, once");
+    }
+    aco_task_t *self = aco_i_self();
+    if (task == self) {
+        errno = EDEADLK;
+        return -1;
+    }
+    lock(&task->lock);
+    if (task->joiner != NULL) {
+        aco_i_misuse_of("aco_join", "another task joins it already: join a task once");
+    }
+    if (task->has_ended) {
+        unlock(&task->lock);
+    } else {
+        outcome_t outcome = wait_for_end(task, self);
+        if (outcome != WAIT_EVENT) {
+            return aco_i_result(outcome);
+        }
+    }
+    if (result != NULL) {
+        *result = task->arg;
+    }
+    aco_i_free_task(task);
+    return 0;
+}
+
+/* ==== The running task ======================================================================= */
+
+aco_task_t *aco_self(void)
+{
+    return aco_i_loop == NULL ? NULL : aco_i_loop->running;
+}
+
+uint64_t aco_task_id(const aco_task_t *task)
+{
+    return task->id;
+}
+
+const char *aco_task_name(const aco_task_t *task)
+{
+    return task->name == NULL ? "" : task->name;
+}
+
+void aco_i_misuse_of(const char *call, const char *rule)
+{
+    const aco_task_t *self = aco_self();
+    static char text[512];
+    if (self != NULL) {
+        snprintf(text, sizeof(text), "%s (task %llu \"%s\")", rule, (unsigned long long)self->id,
+                 aco_task_name(self));
+    }
+    aco_i_fail(call, aco_get_co(), self != NULL ? text : rule);
+}
+
+int aco_park(void)
+{
+    aco_task_t *self = aco_i_self();
+    aco_i_open_wait(self, FOR_PARK);
+    if (__atomic_exchange_n(&self->has_token, 0, __ATOMIC_SEQ_CST) && aco_i_close_wait(self)) {
+        return 0;
+    }
+    int result = aco_i_result(aco_i_wait(self));
+    if (result == 0) {
+        __atomic_store_n(&self->has_token, 0, __ATOMIC_SEQ_CST);
+    }
+    return result;
+}
+
+/* ==== Time =================================================================================== */
+
+int64_t aco_now(void)
+{
+    return aco_i_clock();
+}
+
+int64_t aco_deadline(void)
+{
+    const aco_task_t *self = aco_self();
+    return self == NULL ? NO_DEADLINE : self->deadline;
+}
+
+/* Of `ns` from now, without overflow. */
+static int64_t after(int64_t ns)
+{
+    int64_t now = aco_i_clock();
+    return ns > NO_DEADLINE - now ? NO_DEADLINE : now + (ns < 0 ? 0 : ns);
+}
+
+int aco_sleep(int64_t ns)
+{
+    aco_task_t *self = aco_i_self();
+    if (self->loop == NULL) {
+        struct timespec left = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
+        while (ns > 0 && nanosleep(&left, &left) != 0 && errno == EINTR) {
+        }
+        return 0;
+    }
+    /* The deadline of the wait is when the task wakes up, if it has no earlier one. */
+    int64_t outer = self->deadline, until = after(ns);
+    int is_cut = outer < until;
+    self->deadline = is_cut ? outer : until;
+    aco_i_open_wait(self, FOR_SLEEP);
+    outcome_t outcome = aco_i_wait(self);
+    self->deadline = outer;
+    return outcome == WAIT_DEADLINE && !is_cut ? 0 : aco_i_result(outcome);
+}
+
+aco_i_scope_t aco_i_enter_within(int64_t ns)
+{
+    aco_i_scope_t scope = {NO_DEADLINE, aco_self(), 0, 1};
+    if (scope.task != NULL) {
+        int64_t deadline = after(ns);
+        scope.deadline = scope.task->deadline;
+        scope.task->deadline = deadline < scope.deadline ? deadline : scope.deadline;
+    }
+    return scope;
+}
+
+aco_i_scope_t aco_i_enter_shielded(void)
+{
+    aco_i_scope_t scope = {NO_DEADLINE, aco_self(), 1, 1};
+    if (scope.task != NULL) {
+        scope.deadline = scope.task->deadline;
+        scope.task->deadline = NO_DEADLINE;
+        scope.task->ct_shields++;
+    }
+    return scope;
+}
+
+void aco_i_leave(aco_i_scope_t *scope)
+{
+    if (scope->task != NULL) {
+        scope->task->deadline = scope->deadline;
+        scope->task->ct_shields -= scope->is_shield;
+    }
+}
+
+/* ==== Task-local values ====================================================================== */
+
+static struct {
+    unsigned ct;
+    void (*destructors[MAX_KEYS])(void *);
+} keys;
+
+int aco_key_create(aco_key_t *key, void (*destructor)(void *))
+{
+    unsigned ct = __atomic_load_n(&keys.ct, __ATOMIC_ACQUIRE);
+    do {
+        if (ct == MAX_KEYS) {
+            errno = EAGAIN;
+            return -1;
+        }
+    } while (
+        !__atomic_compare_exchange_n(&keys.ct, &ct, ct + 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
+    __atomic_store_n(&keys.destructors[ct], destructor, __ATOMIC_RELEASE);
+    *key = ct;
+    return 0;
+}
+
+static int grow_locals(aco_task_t *task, size_t ct)
+{
+    void **locals = (void **)aco_i_allocate(ct * sizeof(*locals));
+    if (locals == NULL) {
+        errno = ENOMEM;
+        return -1;
+    }
+    memset(locals, 0, ct * sizeof(*locals));
+    if (task->ct_locals != 0) {
+        memcpy(locals, task->locals, task->ct_locals * sizeof(*locals));
+    }
+    aco_i_release(task->locals);
+    task->locals = locals;
+    task->ct_locals = ct;
+    return 0;
+}
+
+int aco_setspecific(aco_key_t key, const void *value)
+{
+    aco_task_t *self = aco_self();
+    if (self == NULL || key >= __atomic_load_n(&keys.ct, __ATOMIC_ACQUIRE)) {
+        errno = self == NULL ? EPERM : EINVAL;
+        return -1;
+    }
+    if (key >= self->ct_locals && grow_locals(self, key + 8) != 0) {
+        return -1;
+    }
+    self->locals[key] = (void *)(uintptr_t)value;
+    return 0;
+}
+
+void *aco_getspecific(aco_key_t key)
+{
+    const aco_task_t *self = aco_self();
+    return self != NULL && key < self->ct_locals ? self->locals[key] : NULL;
+}
+
+static void run_destructors(aco_task_t *task)
+{
+    int is_left = 1;
+    for (int round = 0; is_left && round < DESTRUCTOR_ROUNDS; round++) {
+        is_left = 0;
+        for (size_t key = 0; key < task->ct_locals; key++) {
+            void *value = task->locals[key];
+            void (*destructor)(void *) =
+                key < MAX_KEYS ? __atomic_load_n(&keys.destructors[key], __ATOMIC_ACQUIRE) : NULL;
+            task->locals[key] = NULL;
+            if (value != NULL && destructor != NULL) {
+                destructor(value);
+                is_left = 1;
+            }
+        }
+    }
+    aco_i_release(task->locals);
+    task->locals = NULL;
+    task->ct_locals = 0;
+}

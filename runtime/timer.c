@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Timers: a heap for each loop, by when they are due. Four children to a node make it half as deep
+ * as a binary heap, and lie in one or two cache lines. Each task has at most one timer, so a place
+ * for it is reserved when it starts, and no timer fails to be set.
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define CT_CHILDREN 4u
+
+/* Node i, from 1 on, has the children 4i - 2 to 4i + 1. */
+static inline size_t parent_of(size_t i)
+{
+    return (i + 2) / CT_CHILDREN;
+}
+
+static inline void put_at(loop_t *loop, size_t i, aco_task_t *task)
+{
+    loop->timers[i] = task;
+    task->timer = i;
+}
+
+static void move_up(loop_t *loop, size_t i, aco_task_t *task)
+{
+    while (i > 1 && loop->timers[parent_of(i)]->wake_at > task->wake_at) {
+        put_at(loop, i, loop->timers[parent_of(i)]);
+        i = parent_of(i);
+    }
+    put_at(loop, i, task);
+}
+
+static void move_down(loop_t *loop, size_t i, aco_task_t *task)
+{
+    for (;;) {
+        size_t first = CT_CHILDREN * i - 2, least = 0;
+        for (size_t child = first; child < first + CT_CHILDREN && child <= loop->ct_timers;
+             child++) {
+            if (least == 0 || loop->timers[child]->wake_at < loop->timers[least]->wake_at) {
+                least = child;
+            }
+        }
+        if (least == 0 || loop->timers[least]->wake_at >= task->wake_at) {
+            break;
+        }
+        put_at(loop, i, loop->timers[least]);
+        i = least;
+    }
+    put_at(loop, i, task);
+}
+
+int aco_i_reserve_timers(loop_t *loop, size_t ct)
+{
+    if (ct < loop->timers_sz) {
+        return 0;
+    }
+    size_t sz = loop->timers_sz < 64 ? 64 : 2 * loop->timers_sz;
+    aco_task_t **timers = (aco_task_t **)aco_i_allocate(sz * sizeof(*timers));
+    if (timers == NULL) {
+        return -1;
+    }
+    if (loop->timers != NULL) {
+        memcpy(timers, loop->timers, (loop->ct_timers + 1) * sizeof(*timers));
+    }
+    aco_i_release(loop->timers);
+    loop->timers = timers;
+    loop->timers_sz = sz;
+    return 0;
+}
+
+void aco_i_set_timer(aco_task_t *task, int64_t when)
+{
+    task->wake_at = when;
+    move_up(task->loop, ++task->loop->ct_timers, task);
+}
+
+void aco_i_clear_timer(aco_task_t *task)
+{
+    size_t i = task->timer;
+    if (i == 0) {
+        return;
+    }
+    task->timer = 0;
+    loop_t *loop = task->loop;
+    aco_task_t *last = loop->timers[loop->ct_timers--];
+    if (last == task) {
+        return;
+    }
+    if (i > 1 && loop->timers[parent_of(i)]->wake_at > last->wake_at) {
+        move_up(loop, i, last);
+    } else {
+        move_down(loop, i, last);
+    }
+}
+
+void aco_i_expire_timers(loop_t *loop)
+{
+    while (loop->ct_timers != 0 && loop->timers[1]->wake_at <= loop->now) {
+        aco_task_t *task = loop->timers[1];
+        aco_i_clear_timer(task);
+        if (aco_i_claim(task, WAIT_DEADLINE)) {
+            aco_i_make_ready(task);
+        }
+    }
+}
