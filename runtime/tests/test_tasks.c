@@ -1,0 +1,718 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Tasks, groups, deadlines, cancelling and task-local values, on one thread and on two. */
+#include "tasks.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/time.h>
+
+/* ==== Running ================================================================================ */
+
+static void *adds_one(void *arg)
+{
+    return (char *)arg + 1;
+}
+
+static void runs_and_returns_a_result(void **state)
+{
+    (void)state;
+    char c[2];
+    void *result = NULL;
+    assert_int_equal(aco_run(NULL, adds_one, &c[0], &result), 0);
+    assert_ptr_equal(result, &c[1]);
+}
+
+static int ct_ended;
+
+static void *ends_late(void *arg)
+{
+    CHECK(aco_sleep(2 * MS) == 0);
+    __atomic_add_fetch(&ct_ended, 1, __ATOMIC_RELAXED);
+    return arg;
+}
+
+static void *leaves_tasks_behind(void *arg)
+{
+    for (int i = 0; i < 10; i++) {
+        CHECK(aco_go(ends_late, NULL) == 0);
+    }
+    CHECK(aco_spawn(ends_late, NULL) != NULL); /* nobody joins it */
+    return arg;
+}
+
+static void ends_when_all_tasks_have(void **state)
+{
+    (void)state;
+    ct_ended = 0;
+    run_tasks(leaves_tasks_behind, NULL);
+    assert_int_equal(ct_ended, 11);
+}
+
+static void *runs_another(void *arg)
+{
+    CHECK_FAILS(aco_run(NULL, adds_one, NULL, NULL), EBUSY);
+    return arg;
+}
+
+static void refuses_what_makes_no_sense(void **state)
+{
+    (void)state;
+    run_tasks(runs_another, NULL);
+    aco_run_options_t options = {.ct_threads = -2};
+    assert_int_equal(aco_run(&options, adds_one, NULL, NULL), -1);
+    assert_int_equal(errno, EINVAL);
+    assert_int_equal(aco_run(NULL, NULL, NULL, NULL), -1);
+    assert_int_equal(errno, EINVAL);
+    assert_int_equal(aco_go(adds_one, NULL), -1);
+    assert_int_equal(errno, EPERM);
+    assert_null(aco_spawn(adds_one, NULL));
+    assert_null(aco_self());
+    assert_null(aco_group_new());
+}
+
+/* ==== Order ================================================================================== */
+
+static char order[64];
+
+static void *writes_thrice(void *letter)
+{
+    for (int i = 0; i < 3; i++) {
+        strcat(order, (const char *)letter);
+        aco_yield();
+    }
+    return NULL;
+}
+
+static void *lets_two_write(void *arg)
+{
+    order[0] = '\0';
+    aco_task_t *a = aco_spawn(writes_thrice, "a"), *b = aco_spawn(writes_thrice, "b");
+    CHECK(aco_join(a, NULL) == 0);
+    CHECK(aco_join(b, NULL) == 0);
+    CHECK(strcmp(order, "ababab") == 0);
+    return arg;
+}
+
+static void tasks_that_yield_take_turns(void **state)
+{
+    (void)state;
+    run_tasks(lets_two_write, NULL);
+}
+
+static void *keeps_errno(void *arg)
+{
+    int mine = (int)(uintptr_t)arg;
+    for (int i = 0; i < 100; i++) {
+        errno = mine;
+        int result = 0;
+        if (i % 3 == 0) {
+            aco_yield();
+        } else if (i % 3 == 1) {
+            result = aco_sleep(0);
+        } else {
+            result = aco_park();
+        }
+        CHECK(errno == (result == 0 ? mine : ECANCELED));
+    }
+    return NULL;
+}
+
+static void *unparks_all(void *arg)
+{
+    aco_task_t **tasks = (aco_task_t **)arg;
+    for (int round = 0; round < 100; round++) {
+        for (int i = 0; i < 3; i++) {
+            aco_unpark(tasks[i]);
+        }
+        aco_yield();
+    }
+    return NULL;
+}
+
+static void *runs_with_errnos(void *arg)
+{
+    static aco_task_t *tasks[4];
+    for (uintptr_t i = 0; i < 3; i++) {
+        tasks[i] = aco_spawn(keeps_errno, (void *)(i + 1));
+    }
+    tasks[3] = aco_spawn(unparks_all, tasks);
+    aco_join(tasks[3], NULL);
+    for (int i = 0; i < 3; i++) {
+        aco_task_cancel(tasks[i]); /* in case it has been unparked too seldom */
+        CHECK(aco_join(tasks[i], NULL) == 0);
+    }
+    return arg;
+}
+
+/* ==== Joining ================================================================================ */
+
+static void *joins(void *arg)
+{
+    void *result = NULL;
+    aco_task_t *late = aco_spawn(ends_late, &order[3]), *early = aco_spawn(adds_one, &order[0]);
+    CHECK(aco_join(late, &result) == 0);
+    CHECK(result == &order[3]);
+    CHECK(aco_join(early, &result) == 0); /* it has ended already */
+    CHECK(result == &order[1]);
+    CHECK_FAILS(aco_join(aco_self(), NULL), EDEADLK);
+    aco_task_t *slow = aco_spawn(ends_late, &order[7]);
+    aco_within(MS / 10)
+    {
+        CHECK_FAILS(aco_join(slow, &result), ETIMEDOUT);
+    }
+    CHECK(aco_join(slow, &result) == 0); /* the task remained to be joined */
+    CHECK(result == &order[7]);
+    return arg;
+}
+
+static void a_task_is_joined(void **state)
+{
+    (void)state;
+    run_tasks(joins, NULL);
+    run_tasks_on(2, joins, NULL);
+}
+
+/* ==== Time =================================================================================== */
+
+static void *sleeps_in_order(void *arg)
+{
+    int64_t before = aco_now();
+    CHECK(aco_sleep(3 * MS) == 0);
+    CHECK(aco_now() - before >= 3 * MS);
+    CHECK(aco_deadline() == INT64_MAX);
+    before = aco_now();
+    aco_within(5 * MS)
+    {
+        int64_t outer = aco_deadline();
+        CHECK(outer >= before + 5 * MS);
+        aco_within(1000 * MS)
+        {
+            CHECK(aco_deadline() == outer); /* the earlier one counts */
+            CHECK_FAILS(aco_sleep(1000 * MS), ETIMEDOUT);
+            CHECK_FAILS(aco_park(), ETIMEDOUT);
+            aco_shielded
+            {
+                CHECK(aco_deadline() == INT64_MAX);
+                CHECK(aco_sleep(MS) == 0);
+            }
+            break; /* leaves the block */
+        }
+        CHECK(aco_deadline() == outer);
+    }
+    CHECK(aco_now() - before >= 5 * MS && aco_now() - before < 900 * MS);
+    CHECK(aco_deadline() == INT64_MAX);
+    CHECK(aco_sleep(MS) == 0);
+    return arg;
+}
+
+static void waits_end_at_deadlines(void **state)
+{
+    (void)state;
+    run_tasks(sleeps_in_order, NULL);
+}
+
+#define CT_SLEEPERS 1000
+static int64_t woken_at[CT_SLEEPERS];
+
+static void *sleeps_for_its_time(void *arg)
+{
+    int64_t ns = (int64_t)(uintptr_t)arg % 17 * MS / 4, until = aco_now() + ns;
+    CHECK(aco_sleep(ns) == 0);
+    CHECK(aco_now() >= until);
+    woken_at[(uintptr_t)arg] = until;
+    return NULL;
+}
+
+static void *cancels_every_third(void *arg)
+{
+    static aco_task_t *tasks[CT_SLEEPERS];
+    for (uintptr_t i = 0; i < CT_SLEEPERS; i++) {
+        tasks[i] = aco_spawn(i % 3 == 0 ? ends_late : sleeps_for_its_time, (void *)i);
+    }
+    for (size_t i = 0; i < CT_SLEEPERS; i++) {
+        CHECK(aco_join(tasks[i], NULL) == 0);
+    }
+    return arg;
+}
+
+static void many_sleep(void **state)
+{
+    (void)state;
+    run_tasks(cancels_every_third, NULL);
+    aco_stats_t stats;
+    aco_stats(&stats);
+    assert_int_equal(stats.ct_tasks, 0);
+}
+
+/* ==== Cancelling ============================================================================= */
+
+static void *waits_until_cancelled(void *arg)
+{
+    CHECK_FAILS(aco_sleep(1000000 * MS), ECANCELED);
+    CHECK_FAILS(aco_sleep(MS), ECANCELED); /* and from then on */
+    aco_shielded
+    {
+        CHECK(aco_sleep(MS) == 0);
+    }
+    return arg;
+}
+
+static void *shields_itself(void *arg)
+{
+    aco_shielded
+    {
+        CHECK(aco_sleep(5 * MS) == 0);
+    }
+    CHECK_FAILS(aco_park(), ECANCELED);
+    return arg;
+}
+
+static void *cancels(void *arg)
+{
+    aco_task_t *waiting = aco_spawn(waits_until_cancelled, NULL);
+    aco_task_t *shielded = aco_spawn(shields_itself, NULL);
+    aco_yield();
+    aco_task_cancel(waiting);
+    aco_task_cancel(shielded);
+    CHECK(aco_join(waiting, NULL) == 0);
+    CHECK(aco_join(shielded, NULL) == 0);
+    aco_task_t *unstarted = aco_spawn(waits_until_cancelled, NULL);
+    aco_task_cancel(unstarted);
+    CHECK(aco_join(unstarted, NULL) == 0);
+    aco_task_cancel(aco_self());
+    CHECK_FAILS(aco_sleep(MS), ECANCELED);
+    return arg;
+}
+
+static void cancelled_tasks_wait_no_more(void **state)
+{
+    (void)state;
+    run_tasks(cancels, NULL);
+    run_tasks_on(2, cancels, NULL);
+}
+
+/* ==== Groups ================================================================================= */
+
+static int ct_cancelled;
+
+static void *counts_if_cancelled(void *arg)
+{
+    if (aco_sleep(1000000 * MS) != 0 && errno == ECANCELED) {
+        __atomic_add_fetch(&ct_cancelled, 1, __ATOMIC_RELAXED);
+    }
+    return arg;
+}
+
+static void *makes_a_group_inside(void *arg)
+{
+    aco_group_t *inner = aco_group_new();
+    for (int i = 0; i < 3; i++) {
+        CHECK(aco_group_go(inner, counts_if_cancelled, NULL) == 0);
+    }
+    CHECK_FAILS(aco_group_join(inner), ECANCELED);
+    return arg;
+}
+
+static void *groups(void *arg)
+{
+    aco_group_t *group = aco_group_new();
+    ct_ended = ct_cancelled = 0;
+    for (int i = 0; i < 5; i++) {
+        CHECK(aco_group_go(group, ends_late, NULL) == 0);
+    }
+    CHECK(aco_group_join(group) == 0);
+    CHECK(ct_ended == 5);
+
+    group = aco_group_new();
+    CHECK(aco_group_join(group) == 0); /* of none */
+
+    group = aco_group_new();
+    CHECK(aco_group_go(group, counts_if_cancelled, NULL) == 0);
+    CHECK(aco_group_go(group, makes_a_group_inside, NULL) == 0);
+    aco_yield();
+    aco_yield();
+    aco_group_cancel(group);
+    CHECK_FAILS(aco_group_go(group, adds_one, NULL), ECANCELED);
+    CHECK(aco_group_join(group) == 0);
+    CHECK(ct_cancelled == 4);
+
+    ct_cancelled = 0;
+    aco_within(2 * MS)
+    {
+        group = aco_group_new();
+        aco_shielded
+        {
+            CHECK(aco_group_go(group, adds_one, NULL) == 0);
+        }
+        CHECK(aco_group_go(group, shields_itself, NULL) == 0);
+        CHECK_FAILS(aco_group_join(group), ETIMEDOUT);
+    }
+    return arg;
+}
+
+static void *sleeps_too_long(void *arg)
+{
+    CHECK_FAILS(aco_sleep(1000000 * MS), ETIMEDOUT);
+    return arg;
+}
+
+static void *inherits(void *arg)
+{
+    aco_group_t *group = NULL;
+    aco_within(2 * MS)
+    {
+        group = aco_group_new();
+    }
+    CHECK(aco_group_go(group, sleeps_too_long, NULL) == 0); /* the deadline of its maker then */
+    CHECK(aco_group_join(group) == 0);
+    return arg;
+}
+
+static void *is_cancelled_with_its_groups(void *arg)
+{
+    aco_task_t *task = aco_spawn(makes_a_group_inside, NULL);
+    ct_cancelled = 0;
+    aco_sleep(MS);
+    aco_task_cancel(task);
+    CHECK(aco_join(task, NULL) == 0);
+    CHECK(ct_cancelled == 3);
+    return arg;
+}
+
+static void groups_end_together(void **state)
+{
+    (void)state;
+    run_tasks(groups, NULL);
+    run_tasks(inherits, NULL);
+    run_tasks(is_cancelled_with_its_groups, NULL);
+    run_tasks_on(2, is_cancelled_with_its_groups, NULL);
+}
+
+/* Deep enough for a stack to end if cancelling were recursive. */
+#if defined(ACO_USE_ASAN) || defined(ACO_USE_TSAN) || UINTPTR_MAX == UINT32_MAX
+#define DEPTH 2000 /* TSan has no more fibers, i386 no more addresses, ASan no more speed */
+#else
+#define DEPTH 20000
+#endif
+static int ct_nested;
+
+static void *nests(void *arg)
+{
+    aco_group_t *group = aco_group_new();
+    if (++ct_nested < DEPTH) {
+        CHECK(aco_group_go(group, nests, NULL) == 0);
+    }
+    CHECK(aco_group_go(group, counts_if_cancelled, NULL) == 0);
+    CHECK_FAILS(aco_group_join(group), ECANCELED);
+    return arg;
+}
+
+static void *cancels_what_is_deep(void *arg)
+{
+    ct_nested = ct_cancelled = 0;
+    aco_task_options_t options = {.shares_stack = 1};
+    aco_task_t *top = NULL;
+    CHECK(aco_go_with(&options, nests, NULL, &top) == 0);
+    while (ct_nested < DEPTH) {
+        aco_yield();
+    }
+    aco_yield();
+    aco_task_cancel(top);
+    CHECK(aco_join(top, NULL) == 0);
+    CHECK(ct_cancelled == DEPTH);
+    return arg;
+}
+
+static void deep_groups_are_cancelled(void **state)
+{
+    (void)state;
+    run_tasks(cancels_what_is_deep, NULL);
+}
+
+/* ==== Parking ================================================================================ */
+
+static aco_task_t *parked;
+
+static void unpark_by_signal(int signal_no)
+{
+    (void)signal_no;
+    aco_unpark(parked);
+}
+
+static void *is_unparked_by_signal(void *arg)
+{
+    parked = aco_self();
+    signal(SIGALRM, unpark_by_signal);
+    struct itimerval soon = {{0, 0}, {0, 2000}};
+    for (int i = 0; i < 20; i++) {
+        setitimer(ITIMER_REAL, &soon, NULL);
+        CHECK(aco_park() == 0);
+    }
+    aco_unpark(parked); /* comes first, and counts once */
+    aco_unpark(parked);
+    CHECK(aco_park() == 0);
+    aco_within(MS)
+    {
+        CHECK_FAILS(aco_park(), ETIMEDOUT);
+    }
+    signal(SIGALRM, SIG_DFL);
+    return arg;
+}
+
+static int may_end;
+
+static void *unparks_from_a_thread(void *task)
+{
+    while (!__atomic_load_n(&may_end, __ATOMIC_RELAXED)) {
+        aco_unpark((aco_task_t *)task);
+        struct timespec t = {0, 10000};
+        nanosleep(&t, NULL);
+    }
+    return NULL;
+}
+
+static void *is_unparked_by_thread(void *arg)
+{
+    pthread_t thread;
+    may_end = 0;
+    CHECK(pthread_create(&thread, NULL, unparks_from_a_thread, aco_self()) == 0);
+    aco_within(30000 * MS)
+    {
+        for (int i = 0; i < 50; i++) {
+            CHECK(aco_park() == 0);
+        }
+    }
+    __atomic_store_n(&may_end, 1, __ATOMIC_RELAXED);
+    pthread_join(thread, NULL);
+    return arg;
+}
+
+static void a_parked_task_is_unparked(void **state)
+{
+    (void)state;
+    run_tasks(is_unparked_by_signal, NULL);
+    run_tasks(is_unparked_by_thread, NULL);
+}
+
+/* ==== Coroutines within tasks ================================================================ */
+
+static void generates(void)
+{
+    for (int i = 0; i < 5; i++) {
+        CHECK(aco_sleep(MS / 10) == 0); /* the whole task waits */
+        *(int *)aco_get_arg() = i;
+        aco_yield();
+    }
+    aco_exit();
+}
+
+static void *uses_a_generator(void *arg)
+{
+    int value = -1;
+    aco_share_stack_t *stack = aco_share_stack_new(0);
+    int *to = arg == NULL ? &value : (int *)arg;
+    aco_t *generator = aco_create(aco_get_co(), stack, 0, generates, to);
+    for (int i = 0; i < 5; i++) {
+        aco_resume(generator);
+        CHECK(*to == i);
+    }
+    aco_resume(generator);
+    CHECK(generator->is_end);
+    aco_destroy(generator);
+    aco_share_stack_destroy(stack);
+    return NULL;
+}
+
+static void *uses_generators(void *arg)
+{
+    static int values[20];
+    for (int i = 0; i < 20; i++) {
+        aco_task_options_t options = {.shares_stack = i % 2, .name = "uses a generator"};
+        CHECK(aco_go_with(&options, uses_a_generator, &values[i], NULL) == 0);
+    }
+    return arg;
+}
+
+static void generators_wait_with_their_task(void **state)
+{
+    (void)state;
+    run_tasks(uses_generators, NULL);
+}
+
+/* ==== Stacks ================================================================================= */
+
+static void *fills_its_stack(void *arg)
+{
+    char frame[100000];
+    memset(frame, (int)(uintptr_t)arg, sizeof(frame));
+    aco_sleep(MS);
+    for (size_t i = 0; i < sizeof(frame); i++) {
+        if (frame[i] != (char)(uintptr_t)arg) {
+            CHECK(0);
+            break;
+        }
+    }
+    return NULL;
+}
+
+static void *runs_on_all_kinds_of_stack(void *arg)
+{
+    for (uintptr_t i = 0; i < 30; i++) {
+        aco_task_options_t options = {.shares_stack = i % 3 == 0,
+                                      .stack_sz = i % 3 == 1 ? (size_t)1 << 20 : 0};
+        CHECK(aco_go_with(&options, fills_its_stack, (void *)i, NULL) == 0);
+    }
+    return arg;
+}
+
+static void tasks_keep_their_frames(void **state)
+{
+    (void)state;
+    run_tasks(runs_on_all_kinds_of_stack, NULL);
+}
+
+/* ==== Threads ================================================================================ */
+
+static pthread_t thread_of[4];
+
+static void *notes_its_thread(void *arg)
+{
+    thread_of[(uintptr_t)arg] = pthread_self();
+    return NULL;
+}
+
+static void *goes_to_threads(void *arg)
+{
+    aco_task_t *tasks[3];
+    for (uintptr_t i = 0; i < 3; i++) {
+        aco_task_options_t options = {.thread = ACO_THREAD((int)i)};
+        CHECK(aco_go_with(&options, notes_its_thread, (void *)i, &tasks[i]) == 0);
+    }
+    for (int i = 0; i < 3; i++) {
+        CHECK(aco_join(tasks[i], NULL) == 0);
+    }
+    CHECK(pthread_equal(thread_of[0], pthread_self()));
+    CHECK(!pthread_equal(thread_of[0], thread_of[1]) && !pthread_equal(thread_of[1], thread_of[2]));
+    aco_task_options_t nowhere = {.thread = ACO_THREAD(3)};
+    CHECK_FAILS(aco_go_with(&nowhere, notes_its_thread, NULL, NULL), EINVAL);
+    return arg;
+}
+
+static void *computes_anywhere(void *arg)
+{
+    aco_group_t *group = aco_group_new();
+    aco_task_options_t options = {.thread = ACO_ANY, .group = group};
+    for (int i = 0; i < 1000; i++) {
+        CHECK(aco_go_with(&options, ends_late, NULL, NULL) == 0);
+        if (i % 100 == 0) {
+            aco_sleep(MS / 10);
+        }
+    }
+    CHECK(aco_group_join(group) == 0);
+    return arg;
+}
+
+static void tasks_go_to_threads(void **state)
+{
+    (void)state;
+    run_tasks_on(3, goes_to_threads, NULL);
+    run_tasks_on(3, computes_anywhere, NULL);
+}
+
+/* ==== Task-local values ====================================================================== */
+
+static aco_key_t key_a, key_b;
+static int ct_destroyed;
+
+static void destroys(void *value)
+{
+    ct_destroyed += *(int *)value;
+    aco_yield(); /* it may wait */
+}
+
+static void *has_values(void *arg)
+{
+    CHECK(aco_getspecific(key_a) == NULL);
+    CHECK(aco_setspecific(key_a, arg) == 0);
+    CHECK(aco_setspecific(key_b, arg) == 0);
+    aco_yield();
+    CHECK(aco_getspecific(key_a) == arg);
+    CHECK(aco_setspecific(key_b, NULL) == 0);
+    return NULL;
+}
+
+static void *makes_keys(void *arg)
+{
+    static int one = 1, ten = 10;
+    CHECK(aco_key_create(&key_a, destroys) == 0);
+    CHECK(aco_key_create(&key_b, destroys) == 0);
+    CHECK_FAILS(aco_setspecific(key_b + 1, arg), EINVAL);
+    CHECK(aco_go(has_values, &one) == 0);
+    CHECK(aco_go(has_values, &ten) == 0);
+    return arg;
+}
+
+static void values_are_the_tasks_own(void **state)
+{
+    (void)state;
+    ct_destroyed = 0;
+    run_tasks(makes_keys, NULL);
+    assert_int_equal(ct_destroyed, 11);
+    assert_null(aco_getspecific(key_a));
+}
+
+/* ==== Seen from outside ====================================================================== */
+
+static void *is_printed(void *arg)
+{
+    aco_task_options_t options = {.name = "sleeper"};
+    CHECK(aco_go_with(&options, ends_late, NULL, NULL) == 0);
+    aco_yield();
+    char text[4096] = "";
+    FILE *stream = fmemopen(text, sizeof(text), "w");
+    aco_print_tasks(stream);
+    fclose(stream);
+    CHECK(strstr(text, "\"sleeper\": waits for a time since") != NULL);
+    CHECK(strstr(text, "\"\": running") != NULL);
+    aco_stats_t stats;
+    aco_stats(&stats);
+    CHECK(stats.ct_tasks == 2 && stats.ct_started == 2 && stats.ct_timers == 1);
+    return arg;
+}
+
+static void tasks_are_printed(void **state)
+{
+    (void)state;
+    run_tasks(is_printed, NULL);
+}
+
+static void errno_is_the_tasks_own(void **state)
+{
+    (void)state;
+    run_tasks(runs_with_errnos, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(runs_and_returns_a_result),
+        cmocka_unit_test(ends_when_all_tasks_have),
+        cmocka_unit_test(refuses_what_makes_no_sense),
+        cmocka_unit_test(tasks_that_yield_take_turns),
+        cmocka_unit_test(errno_is_the_tasks_own),
+        cmocka_unit_test(a_task_is_joined),
+        cmocka_unit_test(waits_end_at_deadlines),
+        cmocka_unit_test(many_sleep),
+        cmocka_unit_test(cancelled_tasks_wait_no_more),
+        cmocka_unit_test(groups_end_together),
+        cmocka_unit_test(deep_groups_are_cancelled),
+        cmocka_unit_test(a_parked_task_is_unparked),
+        cmocka_unit_test(generators_wait_with_their_task),
+        cmocka_unit_test(tasks_keep_their_frames),
+        cmocka_unit_test(tasks_go_to_threads),
+        cmocka_unit_test(values_are_the_tasks_own),
+        cmocka_unit_test(tasks_are_printed),
+    };
+    return cmocka_run_group_tests_name("tasks", tests, NULL, NULL);
+}
