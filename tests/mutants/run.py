@@ -186,12 +186,13 @@ def is_unpromised(mutant: Mutant, listed: Listed) -> bool:
 def find_tests() -> list[Test]:
     tests = []
     for source in paths("tests/test_*.c", "extra/*/tests/test_*.c"):
-        asked = re.findall(r"^// build(?: x86)?: (.*)", (ROOT / source).read_text(), re.MULTILINE)
-        words = " ".join(asked).split()
-        link = [word for word in words if word.startswith("-Wl,") or word == "-rdynamic"]
-        more = [word for word in words if word.endswith(".c")]
-        options = [word for word in words if word not in link + more]
-        tests.append(Test(source, [source, *more], options, link))
+        text = (ROOT / source).read_text()
+        directives = re.findall(r"^// build(?: x86)?: (.*)", text, re.MULTILINE)
+        arguments = " ".join(directives).split()
+        sources = [arg for arg in arguments if arg.endswith(".c")]
+        link_options = [arg for arg in arguments if arg.startswith("-Wl,") or arg == "-rdynamic"]
+        options = [arg for arg in arguments if arg not in sources + link_options]
+        tests.append(Test(source, [source, *sources], options, link_options))
     return tests
 
 
