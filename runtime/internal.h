@@ -265,7 +265,7 @@ HIDDEN node_t *aco_i_claim_first(queue_t *queue, outcome_t outcome);
 /* ---- group.c ---- */
 HIDDEN int aco_i_enter_group(aco_group_t *group, aco_task_t *task);
 HIDDEN void aco_i_leave_group(aco_task_t *task);
-/* The groups that a task made are nobody's from now on. */
+/* Clears the owner of each group that the task made, before the task ends. */
 HIDDEN void aco_i_abandon_groups(aco_task_t *task);
 
 #endif
