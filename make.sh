@@ -221,15 +221,17 @@ make_libraries() {
     done
 }
 
-# The libraries without a variant in their names. libaco.map says what the shared one exports.
+# The libraries without a variant in their names. packaging/libaco.map, where it is there, says what
+# the shared one exports.
 make_default_libraries() {
-    local so=libaco.so.$VERSION
+    local so=libaco.so.$VERSION map=packaging/libaco.map
+    [[ -f $map ]] || map=
     make_objects no_valgrind.standaloneFPUenv
     finish_targets
     make_target "$OUTPUT/libaco.a" "${OBJECTS[@]}" -- ar rcs "$OUTPUT/libaco.a" "${OBJECTS[@]}"
-    make_target "$OUTPUT/$so" "${OBJECTS[@]}" libaco.map -- \
+    make_target "$OUTPUT/$so" "${OBJECTS[@]}" ${map:+"$map"} -- \
         "${COMPILE[@]}" -shared "-Wl,-soname,libaco.so.${VERSION%%.*}" \
-        -Wl,--version-script=libaco.map "${LINK_FLAGS[@]}" "${OBJECTS[@]}" -o "$OUTPUT/$so"
+        ${map:+"-Wl,--version-script=$map"} "${LINK_FLAGS[@]}" "${OBJECTS[@]}" -o "$OUTPUT/$so"
     ln -sf "$so" "$OUTPUT/libaco.so.${VERSION%%.*}"
     ln -sf "libaco.so.${VERSION%%.*}" "$OUTPUT/libaco.so"
     finish_targets
@@ -350,7 +352,7 @@ install_or_remove() {
     if is_in man; then
         pages=("$OUTPUT/man")
         # shellcheck disable=SC2046 # they are patterns of files
-        python3 tools/man/pages.py "$OUTPUT/man" libaco.map \
+        python3 tools/man/pages.py "$OUTPUT/man" packaging/libaco.map \
             $(sed -n 's/^include //p' packaging/installed)
     fi
     if [[ $1 == install ]]; then

@@ -94,7 +94,7 @@ check_foreign() {
     mkdir "$directory"
     must "$PROCESSOR: the shared library does not link" \
         "${build[@]}" -shared -fPIC -O2 -Wl,-soname,libaco.so.2 \
-        "-Wl,--version-script=libaco.map" -I. aco.c acosw.S -o "$directory/libaco.so"
+        "-Wl,--version-script=packaging/libaco.map" -I. aco.c acosw.S -o "$directory/libaco.so"
     cp "$OUTPUT/libaco..$PROCESSOR.no_valgrind.standaloneFPUenv.a" "$directory/libaco.a"
     check "$1" "$2" "$directory"
 }

@@ -39,7 +39,7 @@ stub() {
 # ---- A project in which all is missing but a compiler --------------------------------------------
 
 mkdir "$PROJECT"/{tests,tools}
-cp make.sh test.sh aco*.[chS] libaco.map test_aco_*.c "$PROJECT"
+cp make.sh test.sh aco*.[chS] test_aco_*.c "$PROJECT"
 cp tools/{dependencies*,warnings} "$PROJECT/tools"
 cp tests/{durations,fails_on_purpose.sh,harness.[ch],test_status.c} "$PROJECT/tests"
 cd "$PROJECT"

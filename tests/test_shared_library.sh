@@ -53,7 +53,7 @@ check_foreign() {
     mkdir "$directory"
     must "$PROCESSOR: the shared library does not link" \
         "${compile[@]}" -shared -fPIC -O2 -Wl,-soname,libaco.so \
-        -Wl,--version-script=libaco.map -I. aco.c acosw.S extra/*/aco_*.c \
+        -Wl,--version-script=packaging/libaco.map -I. aco.c acosw.S extra/*/aco_*.c \
         -o "$directory/libaco.so" -lpthread
     cp "$OUTPUT/libaco..$PROCESSOR.no_valgrind.standaloneFPUenv.a" "$directory/libaco.a"
     check "$1" "$2" "$directory"
@@ -61,7 +61,7 @@ check_foreign() {
 
 need_libraries
 have readelf || skip "readelf is needed"
-mapfile -t FUNCTIONS < <(sed -nE 's/^ +([a-z0-9_]+);/\1/p' libaco.map)
+mapfile -t FUNCTIONS < <(sed -nE 's/^ +([a-z0-9_]+);/\1/p' packaging/libaco.map)
 ((${#FUNCTIONS[@]})) || fail "no functions were found in libaco.map"
 check "$CC" "" "$(realpath "$OUTPUT")"
 [[ -z "$M32" ]] || PROCESSOR=m32 check_foreign "$CC" -m32

@@ -42,9 +42,10 @@ class AcoRecipe(ConanFile):
 
     def export_sources(self) -> None:
         root = os.path.join(self.recipe_folder, ROOT)
-        for pattern in ("aco*.[hc]", "acosw.S", "libaco.map", "CMakeLists.txt", "LICENSE",
+        for pattern in ("aco*.[hc]", "acosw.S", "CMakeLists.txt", "LICENSE",
                         "extra/*/aco_*.[hc]", "packaging/aco.pc.in", "packaging/cmake/*",
-                        "packaging/installed", "tools/warnings", "tools/gdb/aco.py"):
+                        "packaging/installed", "packaging/libaco.map", "tools/warnings",
+                        "tools/gdb/aco.py"):
             copy(self, pattern, root, self.export_sources_folder)
 
     def layout(self) -> None:

@@ -13,7 +13,7 @@ need mandoc:mandoc man:man-db python3:python3
 HEADERS=($(sed -n 's/^include //p' packaging/installed))
 PAGES=$TMP/man
 
-must "pages.py fails" python3 tools/man/pages.py "$PAGES" libaco.map "${HEADERS[@]}"
+must "pages.py fails" python3 tools/man/pages.py "$PAGES" packaging/libaco.map "${HEADERS[@]}"
 pages=("$PAGES"/man3/*.3 "$PAGES"/man7/*.7)
 
 # ---- Form ----------------------------------------------------------------------------------------
@@ -38,10 +38,10 @@ grep -qx aco_resume "$TMP/functions" || fail "README.md names no function"
 while read -r name; do
     [[ -e $PAGES/man3/$name.3 ]] || fail "README.md names $name, which has no manual page"
 done <"$TMP/functions"
-grep -v ' aco_cancel;' libaco.map >"$TMP/libaco.map"
+grep -v ' aco_cancel;' packaging/libaco.map >"$TMP/libaco.map"
 must_not "pages.py takes a map that lacks a function" 'aco_cancel has a contract in a header, but' \
     python3 tools/man/pages.py "$TMP/none" "$TMP/libaco.map" "${HEADERS[@]}"
-sed 's/ aco_cancel;/&\n    aco_other;/' libaco.map >"$TMP/libaco.map"
+sed 's/ aco_cancel;/&\n    aco_other;/' packaging/libaco.map >"$TMP/libaco.map"
 must_not "pages.py takes a map with a function more" 'aco_other is listed, but has no contract' \
     python3 tools/man/pages.py "$TMP/none" "$TMP/libaco.map" "${HEADERS[@]}"
 echo "the functions of libaco.map and the $(wc -l <"$TMP/functions") that README.md names have pages"
@@ -125,4 +125,4 @@ echo "all of $comments comments in the headers are in some page"
 sed 's/^ \* Starts or continues /&&&&&&/' aco.h >"$TMP/aco.h"
 must_not "pages.py takes a contract that does not begin with a short sentence" \
     'aco.h:[0-9]+: the first sentence of a contract' \
-    python3 tools/man/pages.py "$TMP/none" libaco.map "$TMP/aco.h" "${HEADERS[@]:1}"
+    python3 tools/man/pages.py "$TMP/none" packaging/libaco.map "$TMP/aco.h" "${HEADERS[@]:1}"
