@@ -510,12 +510,6 @@ static const misuse_t of_sizes[] = {
     CASE(save_stack_of_half_the_memory, FRESH, "aco_create", "malloc", NOBODY),
 };
 
-/* One case in a world of its own; `misuse` first, so that the entry function finds the rest. */
-typedef struct {
-    const misuse_t *misuse;
-    world_t world;
-} scene_t;
-
 static void misuses(void)
 {
     scene_t *scene = (scene_t *)aco_get_arg();
@@ -525,21 +519,6 @@ static void misuses(void)
         scene->misuse->act(&scene->world);
     }
     aco_exit();
-}
-
-/* In the child. */
-static void play(void *arg)
-{
-    scene_t *scene = (scene_t *)arg;
-    if (scene->misuse->place != FRESH) {
-        aco_resume(scene->world.ended);
-        aco_resume(scene->world.yielded);
-    }
-    if (scene->misuse->place >= COROUTINE) {
-        aco_resume(scene->world.self);
-    } else {
-        scene->misuse->act(&scene->world);
-    }
 }
 
 static void check_case(const instance_t *in, const misuse_t *misuse)

@@ -100,32 +100,11 @@ static const misuse_t misuses_of_parts[] = {
     CASE(first_value, MAIN, "aco_first_value", NONE, CO(main_co)),
 };
 
-/* One case in a world of its own. */
-typedef struct {
-    const misuse_t *misuse;
-    world_t world;
-} scene_t;
-
 static void misuses(void)
 {
     scene_t *scene = (scene_t *)aco_get_arg();
     scene->misuse->act(&scene->world);
     aco_exit();
-}
-
-/* In the child. */
-static void play(void *arg)
-{
-    scene_t *scene = (scene_t *)arg;
-    if (scene->misuse->place != FRESH) {
-        aco_resume(scene->world.ended);
-        aco_resume(scene->world.yielded);
-    }
-    if (scene->misuse->place == COROUTINE) {
-        aco_resume(scene->world.self);
-    } else {
-        scene->misuse->act(&scene->world);
-    }
 }
 
 static void check_case(const instance_t *in, const misuse_t *misuse)
