@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Share stacks, save stacks and the life of coroutines. The switch itself is in aco.h (inline) and
- * acosw.S; this file brings frames in place before it. Needs only libc and mmap(), and compiles as
+ * acosw.S; this file puts frames in place first. Needs only libc and mmap(), and compiles as
  * gnu89, C99, C++11 and later.
  *
  * Invariants, for a share stack s and a non-main coroutine co:
@@ -145,7 +145,7 @@ static int find_place(struct dl_phdr_info *info, size_t sz, void *arg)
     return 0;
 }
 
-/* Puts a code address as FILE(+OFFSET), for addr2line. */
+/* Appends a code address as FILE(+OFFSET), for addr2line. */
 static void put_code(line_t *line, uintptr_t address)
 {
     char program[PROGRAM_NAME_SZ];
@@ -276,7 +276,7 @@ static void *note_failure(const char *function, size_t sz)
     return NULL;
 }
 
-/* The program's own allocator may not set errno: other values are taken for out of memory. */
+/* The program's own allocator may not set errno: any other value counts as out of memory. */
 static const char *remedy_of(int error)
 {
     switch (error) {
@@ -317,8 +317,8 @@ static void *try_allocate(size_t sz)
 /* ==== Hooks for tools ======================================================================== */
 
 /*
- * What memcheck and the sanitizers can't see by themselves. There is one table for each tool and
- * an empty one. Each has all hooks:
+ * They tell memcheck and the sanitizers what these can't see by themselves. There is one table for
+ * each tool, and an empty one. Each has all hooks:
  *
  *   tell_stack_new(s), tell_stack_destroyed(s)
  *   tell_created(co)
@@ -516,7 +516,7 @@ static void tell_abandoned(aco_t *co)
     forget_frames(co->share_stack, (char *)co->reg[ACO_REG_IDX_SP]);
 }
 
-/* ASan frees the fake stack of a fiber only in the last switch from it, so one is pretended. */
+/* ASan frees the fake stack of a fiber only in the last switch from it, so one is announced. */
 aco_attr_no_asan static void drop_fake_stack(aco_t *co)
 {
     void *mine;
@@ -572,7 +572,7 @@ aco_attr_no_asan void aco_i_tell_switch(aco_t *from, aco_t *to)
 #define tell_stack_new(s) ((void)0)
 #define tell_stack_destroyed(s) ((void)0)
 
-/* Others get a fiber at the first resume, so that an aco_t may be copied before. */
+/* Non-main coroutines get a fiber when first resumed, so that an aco_t may be copied before. */
 static void tell_created(aco_t *co)
 {
     co->sanitizer_state = co->main_co == NULL ? __tsan_get_current_fiber() : NULL;

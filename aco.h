@@ -520,7 +520,7 @@ ACO_NORETURN void aco_funcp_protector(void);
 #define ACO_NL %%%%
 #endif
 
-/* gcc has no macro for -fsanitize=shadow-call-stack, which does not work, either. */
+/* gcc has no macro for -fsanitize=shadow-call-stack, which does not work with aco either. */
 #ifdef __has_feature
 #if __has_feature(shadow_call_stack) || __has_feature(ptrauth_calls)
 #error "aco switches no shadow call stack, and signs no function pointer: compile without these"
@@ -829,6 +829,8 @@ __asm__(".ifndef aco_i_get_pc_edx\n"
                       vmsr fpscr, r3 ACO_NL                                                        \
                       2:)
 
+#elif defined(_WIN32)
+/* refused above */
 #elif defined(__x86_64__)
 #error "x32 (-mx32) has no block in aco.h and acosw.S: compile with -m64 or -m32"
 #else
@@ -918,7 +920,7 @@ docs/porting.md says how"
 
 /* ---- What all blocks share ---- */
 
-/* Its arguments, unless all coroutines share the control words: then nothing. */
+/* Expands to its arguments, or to nothing if all coroutines share the control words. */
 #ifdef ACO_CONFIG_SHARE_FPU_MXCSR_ENV
 #define ACO_UNLESS_SHARED(...)
 #else
@@ -1088,7 +1090,7 @@ void *aco_i_fiber_of(aco_t *co);
 #endif
 
 /* Suspends `from` and continues `to`; both are variables. When `from` is continued, `from` still
- * has its value and `to` has not, so neither needs memory on the stack meanwhile. */
+ * has its value and `to` does not, so neither needs memory on the stack meanwhile. */
 #if defined(ACO_SWITCH_ASM) && !defined(ACO_CONFIG_NO_INLINE_SWITCH)
 #define ACO_SWITCH_UNTOLD(from, to)                                                                \
     do {                                                                                           \
