@@ -210,14 +210,28 @@ static void the_main_coroutine_before_its_coroutines(void **state)
 static void a_main_coroutine_that_another_has_replaced(void **state)
 {
     const instance_t *in = (const instance_t *)*state;
-    aco_t *unused = aco_create(NULL, NULL, 0, NULL, NULL);
-    aco_t *co = make_co(in, yields_for_ever, NULL);
-    aco_resume(co);
-    aco_destroy(unused);
-    assert_ptr_equal(aco_get_co(), in->main_co);
-    aco_resume(co);
-    assert_ptr_equal(aco_get_co(), in->main_co);
-    aco_destroy(co);
+    aco_t *mains[] = {aco_create(NULL, NULL, 0, NULL, NULL), aco_create(NULL, NULL, 0, NULL, NULL)};
+    aco_t *cos[ARRAY_SZ(mains)];
+    for (size_t i = 0; i < ARRAY_SZ(mains); i++) {
+        cos[i] = aco_create(mains[i], in->stack, 0, yields_for_ever, NULL);
+        aco_resume(cos[i]);
+    }
+    assert_ptr_equal(aco_get_co(), mains[1]);
+    for (size_t i = 0; i < ARRAY_SZ(mains); i++) { /* each while the other one is current */
+        aco_t *unused = aco_create(NULL, NULL, 0, NULL, NULL), *current = mains[!i];
+        aco_resume(cos[!i]);
+        aco_destroy(unused);
+        assert_ptr_equal(aco_get_co(), current);
+    }
+    aco_resume(cos[1]);
+    aco_destroy(cos[0]);
+    aco_destroy(mains[0]);
+    assert_ptr_equal(aco_get_co(), mains[1]);
+    aco_resume(cos[1]);
+    assert_ptr_equal(aco_get_co(), mains[1]);
+    aco_destroy(cos[1]);
+    aco_destroy(mains[1]);
+    assert_null(aco_get_co());
 }
 
 int main(void)

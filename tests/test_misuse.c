@@ -4,8 +4,10 @@
  * one line that names the call, the rule and the coroutine, and in SIGABRT. Misuse that takes
  * several threads, the end of a share stack or of memory has test programs of its own.
  */
+// build: -Wl,--wrap=write
 #include "harness.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 
@@ -615,6 +617,35 @@ static void without_stderr_it_ends_as_well(void **state)
     expect_signal(fail_without_stderr, call, SIGABRT);
 }
 
+/* 0, or how many bytes a write takes at most; between two, a signal interrupts it. */
+static size_t most_written;
+
+ssize_t __real_write(int fd, const void *buf, size_t sz);
+ssize_t __wrap_write(int fd, const void *buf, size_t sz);
+ssize_t __wrap_write(int fd, const void *buf, size_t sz)
+{
+    static int is_interrupted;
+    if (most_written != 0 && (is_interrupted = !is_interrupted)) {
+        errno = EINTR;
+        return -1;
+    }
+    return __real_write(fd, buf, most_written != 0 && sz > most_written ? most_written : sz);
+}
+
+static void fail_in_parts(void *call)
+{
+    most_written = 7;
+    aco_i_fail((const char *)call, NULL, "a rule: a remedy");
+}
+
+static void it_is_written_whole_in_parts(void **state)
+{
+    char call[] = "aco_test";
+    (void)state;
+    const char *line = expect_death(fail_in_parts, call, SIGABRT);
+    assert_string_equal(line, "aco: aco_test: a rule: a remedy (coroutine 0x0)\n");
+}
+
 /* The name of a program is shown whole if it is shorter; else without its directories. */
 #define NAME_SZ 128u /* bytes */
 
@@ -746,6 +777,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_long_one_is_cut_before_its_newline),
         cmocka_unit_test(characters_beyond_ascii_are_written),
         cmocka_unit_test(without_stderr_it_ends_as_well),
+        cmocka_unit_test(it_is_written_whole_in_parts),
         cmocka_unit_test(a_long_name_of_a_program_is_shown_without_directories),
         cmocka_unit_test(a_header_that_the_library_does_not_serve_is_named),
         cmocka_unit_test(older_headers_of_the_major_version_are_served),

@@ -135,7 +135,8 @@ def mutants_of(file: str) -> Iterator[Mutant]:
     for number, new, *_ in made:
         name = names[number - 1]
         if name is not None:
-            text = "".join([*lines[:number - 1], new, *lines[number:]])
+            one_line = new.replace("\n", " ").rstrip() + "\n"  # assertions have numbers of lines
+            text = "".join([*lines[:number - 1], one_line, *lines[number:]])
             yield Mutant(file, name, number, normal(lines[number - 1]), normal(new), text)
 
 
