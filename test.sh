@@ -97,7 +97,7 @@ run_test() {
         grep 'not tested' "$log" >> "$UNTESTED" || true
     elif ((status == SKIPPED)); then
         printf 'skipped  %-70s %s\n' "$name" "$(tail -n 1 "$log")"
-        printf '%s: %s\n' "$name" "$(tail -n 1 "$log")" >> "$UNTESTED"
+        tail -n 1 "$log" >> "$UNTESTED"
     else
         printf 'FAILED   %-70s status %d, expected %d\n' "$name" "$status" "$expected"
         cat "$log"
@@ -192,12 +192,14 @@ run_tests() {
     wait
 }
 
-# Lists what make.sh has left out, tests that were skipped, and what others have left out.
+# Lists what make.sh has left out, why tests were skipped, and what others have left out.
 tell_untested() {
     [[ -s output/.left_out || -s $UNTESTED ]] || return 0
     printf '\nnot tested; ./test.sh -i installs what this machine can have:\n'
     cat output/.left_out
-    LC_ALL=C sort -u "$UNTESTED" | sed 's/^/  /'
+    LC_ALL=C sort "$UNTESTED" | uniq -c | sed -E 's/ \(or .*-i\)$//
+        /^ *([0-9]+) skipped: (.*)/ { s//  \2 (skipped: \1)/; b }
+        s/^ *[0-9]+/ /'
 }
 
 run_once() {

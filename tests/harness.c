@@ -302,6 +302,24 @@ void expect_exit_at(act_t act, void *arg, int status, const char *file, int line
     }
 }
 
+void write_below(void *stack)
+{
+    const aco_share_stack_t *s = (const aco_share_stack_t *)stack;
+    ((volatile char *)s->ptr)[-1] = 1;
+}
+
+void write_at_start_of_guard(void *stack)
+{
+    const aco_share_stack_t *s = (const aco_share_stack_t *)stack;
+    *(volatile char *)s->real_ptr = 1;
+}
+
+void write_lowest(void *stack)
+{
+    const aco_share_stack_t *s = (const aco_share_stack_t *)stack;
+    *(volatile char *)s->ptr = 1;
+}
+
 void assert_names_ptr(const char *line, const void *ptr)
 {
     char text[32];

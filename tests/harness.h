@@ -110,6 +110,11 @@ void expect_signal_at(act_t act, void *arg, int signal_no, const char *file, int
 #define expect_exit(act, arg, status) expect_exit_at(act, arg, status, __FILE__, __LINE__)
 void expect_exit_at(act_t act, void *arg, int status, const char *file, int line);
 
+/* Acts on an aco_share_stack_t: write below it, at the start of its guard, and its lowest byte. */
+void write_below(void *stack);
+void write_at_start_of_guard(void *stack);
+void write_lowest(void *stack);
+
 /* Asserts that `line` names `ptr`, as printed by %p. */
 void assert_names_ptr(const char *line, const void *ptr);
 

@@ -209,6 +209,18 @@ find_compilers() {
     [[ ${#FOUND[@]} -gt 0 ]] || skip "none of $* was found"
 }
 
+# on_each_native FUNCTION COMPILER...: calls it for each of these compilers that is there, and each
+# width of this processor, with compiler and width.
+on_each_native() {
+    local compiler width
+    find_compilers "${@:2}"
+    for compiler in "${FOUND[@]}"; do
+        for width in "${WIDTHS[@]}"; do
+            "$1" "$compiler" "$width"
+        done
+    done
+}
+
 # Whether a command, with the library of that, makes a C test.
 links_cmocka() {
     {

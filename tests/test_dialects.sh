@@ -96,10 +96,5 @@ check() {
     echo "$what: macros of the header, aco_assert_override.h with and without NDEBUG"
 }
 
-find_compilers gcc clang
-for cc in "${FOUND[@]}"; do
-    for width in "${WIDTHS[@]}"; do
-        check "$cc" "$width"
-    done
-done
+on_each_native check gcc clang
 on_each_foreign check

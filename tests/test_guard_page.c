@@ -11,24 +11,6 @@
 #define FRAME_SZ 512u    /* bytes; less than a page, so that no frame steps over the guard */
 #define DECLARED_SZ 8192 /* bytes of a stack of which the rest is declared not to be there */
 
-static void write_below(void *stack)
-{
-    const aco_share_stack_t *s = (const aco_share_stack_t *)stack;
-    ((volatile char *)s->ptr)[-1] = 1;
-}
-
-static void write_at_start_of_guard(void *stack)
-{
-    const aco_share_stack_t *s = (const aco_share_stack_t *)stack;
-    *(volatile char *)s->real_ptr = 1;
-}
-
-static void write_lowest(void *stack)
-{
-    const aco_share_stack_t *s = (const aco_share_stack_t *)stack;
-    *(volatile char *)s->ptr = 1;
-}
-
 static void the_guard_page_faults_and_what_is_above_does_not(void **state)
 {
     static const size_t sizes[] = {0, 1, 4096, 5000, 8192, 100000};

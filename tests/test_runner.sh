@@ -52,17 +52,17 @@ must_say '^  programs under memcheck  *valgrind$'
 must_say '^  programs for other processors  *clang$'
 [[ -x output/test_aco_synopsis..no_valgrind.shareFPUenv && $(echo output/*m32*) == *'*'* ]]
 
-# One test that passes but for what it tells, one that skips itself, and the only C test, without
-# which the rest is done.
+# One test that passes but for what it tells, one whose two parts skip themselves, and the only C
+# test, without which the rest is done.
 printf 'echo "clang: not found, not tested"\n' > tests/test_most.sh
-printf 'echo "skipped: no gdb"; exit 77\n' > tests/test_none.sh
+printf '# parts: one two\necho "skipped: no gdb (or ./make.sh -i)"; exit 77\n' > tests/test_none.sh
 # shellcheck disable=SC2016 # the script is to expand it
 printf '# parts: one two\necho "$1" >> parts\n' > tests/test_parts.sh
-expect 0 '^21 passed, 0 failed, 1 skipped$' bash test.sh
-must_say '^test.sh: 22 tests, about [0-9]* seconds on '
+expect 0 '^21 passed, 0 failed, 2 skipped$' bash test.sh
+must_say '^test.sh: 23 tests, about [0-9]* seconds on '
 must_say '^  C tests  *libcmocka-dev$'
 must_say '^  clang: not found, not tested$'
-must_say '^  test_none.sh: skipped: no gdb$'
+must_say '^  no gdb (skipped: 2)$'
 [[ $(sort parts) == $'one\ntwo' ]]
 
 # With -i, nothing may be missing. This apt-get installs nothing.

@@ -103,16 +103,6 @@ check_cxx() {
     echo "$what: headers in C++"
 }
 
-find_compilers gcc clang
-for cc in "${FOUND[@]}"; do
-    for width in "${WIDTHS[@]}"; do
-        check "$cc" "$width"
-    done
-done
+on_each_native check gcc clang
 on_each_foreign check
-find_compilers g++ clang++
-for cxx in "${FOUND[@]}"; do
-    for width in "${WIDTHS[@]}"; do
-        check_cxx "$cxx" "$width"
-    done
-done
+on_each_native check_cxx g++ clang++

@@ -3,19 +3,11 @@
  * For a debugger: coroutines on one share stack that call functions of well-known names, in which
  * to stop, and yield in the innermost; and one that has a stack to itself, to be stepped through.
  */
-#include "aco.h"
-
-#define NOINLINE __attribute__((noinline))
-
-/* Keeps a call before it from becoming a jump, which leaves no frame. */
-#define NO_TAIL_CALL() __asm__ volatile("")
-
-/* Differs, lest compilers take functions for the same. */
-static volatile int last_stop;
+#include "tests/programs/followed.h"
 
 static NOINLINE void arrives(void)
 {
-    last_stop = 1;
+    last_stop = 3;
 }
 
 static NOINLINE void inner(void)
@@ -37,22 +29,6 @@ static NOINLINE void entry(void)
 {
     outer();
     aco_exit();
-}
-
-static NOINLINE void resumes(aco_t *co)
-{
-    aco_resume(co);
-    NO_TAIL_CALL();
-}
-
-static NOINLINE void begins(void)
-{
-    last_stop = 2;
-}
-
-static NOINLINE void ends(void)
-{
-    last_stop = 3;
 }
 
 int main(void)

@@ -3,17 +3,11 @@
  * For emulated_steps.py to step through, from begins() to ends(): a coroutine starts, yields, is
  * continued and ends, with another rounding mode than main.
  */
-#include "aco.h"
+#include "tests/programs/followed.h"
 
 #include <fenv.h>
 
-#define NOINLINE __attribute__((noinline))
-
-/* Keeps a call before it from becoming a jump, which leaves no frame. */
-#define NO_TAIL_CALL() __asm__ volatile("")
-
 aco_t *stepped;
-static volatile int last_stop;
 
 static NOINLINE void inner(void)
 {
@@ -32,22 +26,6 @@ static void entry(void)
     fesetround(FE_UPWARD);
     outer();
     aco_exit();
-}
-
-static NOINLINE void resumes(aco_t *co)
-{
-    aco_resume(co);
-    NO_TAIL_CALL();
-}
-
-static NOINLINE void begins(void)
-{
-    last_stop = 1;
-}
-
-static NOINLINE void ends(void)
-{
-    last_stop = 2;
 }
 
 int main(void)

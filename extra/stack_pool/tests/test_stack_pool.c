@@ -187,24 +187,6 @@ static int unset_hooks(void **state)
 
 /* ==== Stacks ================================================================================== */
 
-static void write_below(void *stack)
-{
-    const aco_share_stack_t *s = (const aco_share_stack_t *)stack;
-    ((volatile char *)s->ptr)[-1] = 1;
-}
-
-static void write_at_start_of_guard(void *stack)
-{
-    const aco_share_stack_t *s = (const aco_share_stack_t *)stack;
-    *(volatile char *)s->real_ptr = 1;
-}
-
-static void write_lowest(void *stack)
-{
-    const aco_share_stack_t *s = (const aco_share_stack_t *)stack;
-    *(volatile char *)s->ptr = 1;
-}
-
 static void assert_guarded(aco_share_stack_t *s, size_t guard_sz)
 {
     assert_int_equal(s->guard_page_enabled, 1);
