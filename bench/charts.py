@@ -16,11 +16,11 @@ from html import escape
 
 from canvas import Canvas, text_width
 from model import (COUNT, FAR, LIVE, MANY, PURE, SHARE, SKYNET, SWITCH, TABLE, Column, Results,
-                   is_aco, number, published, titles_of)
+                   is_aco, label, number, titles_of)
 from plan import COUNTS, LIVE_SIZES, SHARE_SIZES
 
-# One build of aco stands for those that hardly differ from it.
-CHARTED = r"^(?!.*(acosw|-m32|aco_cancel)|aco standalone, own)"
+# One row stands for those that hardly differ from it.
+CHARTED = r"^(?!.*(acosw|-m32|aco_cancel|callcc|1\.81)|aco standalone, own)"
 
 # Kinds of canvas.py for the first series, the second and so on. They differ in hue, lightness and
 # shape, for readers who don't see all colours.
@@ -143,7 +143,7 @@ def legend_lines(series: list[Series], width: float) -> list[list[Series]]:
 
 
 def legend_width(series: Series) -> float:
-    return 18 + text_width(series.name, TEXT, False, False) + 20
+    return 18 + text_width(label(series.name), TEXT, False, False) + 20
 
 
 def machine_note(results: Results) -> str:
@@ -171,7 +171,7 @@ def frame(machines: list[Results], title: str, unit: str, series: list[Series], 
         x, y = float(MARGIN), 66 + 30 + LINE * i
         for one in line:
             canvas.raw(one.mark(x + 6, y - 4.5, one.name))
-            canvas.text(x + 18, y, one.name, TEXT)
+            canvas.text(x + 18, y, label(one.name), TEXT)
             x += legend_width(one)
     plots = []
     for i, results in enumerate(machines):
@@ -214,12 +214,12 @@ def label_rows(chart: Chart, titles: list[str], left: float, height: float) -> N
             chart.canvas.raw(f'<rect class="main" x="{MARGIN - 12}" y="{y:.1f}" '
                              f'width="{chart.canvas.width - 2 * (MARGIN - 12)}" '
                              f'height="{height:.1f}" stroke-width="0" fill-opacity="0.6"/>')
-        chart.canvas.text(MARGIN + left - 12, y + height / 2 + 4.5, title, TEXT, "end",
+        chart.canvas.text(MARGIN + left - 12, y + height / 2 + 4.5, label(title), TEXT, "end",
                           bold=is_aco(title))
 
 
 def label_width(titles: list[str]) -> float:
-    return max(text_width(title, TEXT, False, is_aco(title)) for title in titles) + 12
+    return max(text_width(label(title), TEXT, False, is_aco(title)) for title in titles) + 12
 
 
 # ==== Charts ======================================================================================
@@ -240,11 +240,12 @@ def rows_of(machines: list[Results], columns: list[Column], of: str) -> list[str
 
 def dots(machines: list[Results], columns: list[Column], names: list[str], title: str, unit: str,
          beside: tuple[Column, ...] = ()) -> str:
-    """A row for each peer, with a mark for each column, on a logarithmic scale; at its end the
-    first value there is of `beside`."""
+    """A row for each peer, with a mark for each column, on a logarithmic scale, and a line from the
+    least to the greatest of its rounds; at the row's end the first value there is of `beside`."""
     titles = rows_of(machines, columns, CHARTED)
     values = [value for results in machines for peer in titles for column in columns
-              if (value := results.median(peer, column.workload, column.metric))]
+              if (found := results.get(peer, column.workload, column.metric))
+              for value in found.rounds if value]
     if not values:
         return ""
     left = label_width(titles)
@@ -262,12 +263,15 @@ def dots(machines: list[Results], columns: list[Column], names: list[str], title
         for y, peer in enumerate(titles):
             middle = top + (y + 0.5) * ROW
             for i, (column, one) in enumerate(zip(columns, series)):
-                value = results.median(peer, column.workload, column.metric)
-                if value:
+                found = results.get(peer, column.workload, column.metric)
+                if found and all(found.rounds):
                     # Marks that would cover each other are a little apart.
-                    apart = (i - (len(columns) - 1) / 2) * 3
-                    chart.canvas.raw(one.mark(scale.at(value), middle + apart,
-                                              f"{peer}, {one.name}: {number(value)}"))
+                    at = middle + (i - (len(columns) - 1) / 2) * 3
+                    ends = scale.at(min(found.rounds)), scale.at(max(found.rounds))
+                    chart.canvas.raw(f'<path class="line-{one.kind}" fill="none" '
+                                     f'd="M{ends[0]:.1f} {at:.1f}H{ends[1]:.1f}"/>')
+                    chart.canvas.raw(one.mark(scale.at(found.median), at,
+                                              f"{peer}, {one.name}: {number(found.median)}"))
             at_end = [value for column in beside
                       if (value := results.median(peer, column.workload, column.metric))]
             if at_end:
@@ -312,9 +316,9 @@ def curves(machines: list[Results], of_machine: Callable[[Results], dict[str, Po
            unit: str, below: str) -> str:
     """A curve for each name, both scales logarithmic."""
     found = [of_machine(results) for results in machines]
-    # aco's first, then in the order of names; what was published last.
+    # aco's first, then in the order of names.
     names = sorted({name for curves_of in found for name in curves_of},
-                   key=lambda name: ("published" in name, not is_aco(name), name))
+                   key=lambda name: (not is_aco(name), name))
     if not names:
         return ""
     series = {one.name: one for one in series_of(names)}
@@ -333,10 +337,9 @@ def curves(machines: list[Results], of_machine: Callable[[Results], dict[str, Po
         grid(chart, [high.at(tick) for tick in high.ticks()], (start, end), False)
         for name, points in sorted(curves_of.items()):
             one = series[name]
-            dash = ' stroke-dasharray="2 4"' if "published" in name else ""
             path = "L".join(f"{scale.at(x):.1f} {high.at(y):.1f}" for x, y in sorted(points))
             chart.canvas.raw(f'<path class="line-{one.kind}" d="M{path}" fill="none" '
-                             f'stroke-width="2"{dash}/>')
+                             f'stroke-width="2"/>')
             for x, y in points:
                 chart.canvas.raw(one.mark(scale.at(x), high.at(y),
                                           f"{name}, {tick_text(x)}: {number(y)}"))
@@ -354,14 +357,9 @@ def points_of(results: Results, columns: list[Column], at: tuple[int, ...]) -> d
 
 
 def share_points(results: Results) -> dict[str, Points]:
-    """With what was published beside it."""
     points = points_of(results, SHARE, SHARE_SIZES)
-    found = {name: points[name] for name in points
-             if name in ("aco share stack", "plain copying library")}
-    for row in published("share") if found else ():
-        x = float(row["column"].split()[0])
-        found.setdefault(f"{row['peer']}, published", []).append((x, float(row["value"])))
-    return found
+    return {name: points[name] for name in points
+            if name in ("aco share stack", "plain copying library")}
 
 
 def draw(machines: list[Results]) -> dict[str, str]:

@@ -96,6 +96,27 @@ def check_values(path: Path, machines: list[Results], columns: list[Column], nam
         assert abs((b - first) / high - (a - first) / low) < 0.01, f"{path.name}: no bar from 0"
 
 
+def check_ranges(path: Path, machines: list[Results], columns: list[Column],
+                 names: list[str]) -> None:
+    """Through each mark goes a line over the range of its rounds, in the scale of the marks."""
+    found = read_chart(path, machines)
+    lines = [(float(start), float(y), float(end)) for start, y, end in re.findall(
+        r'class="line-\w+" fill="none" d="M([\d.]+) ([\d.]+)H([\d.]+)"', path.read_text())]
+    for results in machines:
+        marks = {mark.title: mark for mark in found[results.name]}
+        cells = [(value, marks[f"{title}, {name}: {number(value.median)}"])
+                 for title in titles_of([results], CHARTED) for column, name in zip(columns, names)
+                 if (value := results.get(title, column.workload, column.metric))]
+        (least, left), (most, right) = (
+            choose(cells, key=lambda cell: cell[0].median) for choose in (min, max))
+        pixels = (right.x - left.x) / math.log(most.median / least.median)
+        for value, mark in cells:
+            start, end = (mark.x + pixels * math.log(one / value.median)
+                          for one in (min(value.rounds), max(value.rounds)))
+            assert any(max(abs(a - start), abs(y - mark.y), abs(b - end)) < TOLERANCE
+                       for a, y, b in lines), f"{path.name}: no range of {mark.title}"
+
+
 def panel_start(path: Path, results: Results) -> float:
     root = ElementTree.fromstring(path.read_text())
     return next(float(text.get("x", "0")) for text in root.iter(f"{SVG}text")
@@ -118,9 +139,9 @@ def check_modes(path: Path) -> None:
 
 def main(folder: Path, images: Path) -> None:
     machines = read_all(folder)
-    check_values(images / "switch.svg", machines, SWITCH,
-                 ["flat", "after an inexact division", "four calls deep", "16 live values"],
-                 is_log=True, is_upright=False)
+    names = ["flat", "after an inexact division", "four calls deep", "16 live values"]
+    check_values(images / "switch.svg", machines, SWITCH, names, is_log=True, is_upright=False)
+    check_ranges(images / "switch.svg", machines, SWITCH, names)
     check_values(images / "memory.svg", machines, [FAR[1], FAR[3]],
                  ["8 live bytes", "120 live bytes"], is_log=False, is_upright=False)
     check_values(images / "count.svg", machines, COUNT, [tick_text(count) for count in COUNTS],

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The results of each machine, and which of them stand side by side: what tables and charts are
-made of. A machine's results are a CSV whose first lines, `# KEY: VALUE`, describe the machine."""
+made of. A machine's results are a CSV whose first lines, `# KEY: VALUE`, describe the machine. Its
+last column has the figure of each round, so that medians, ranges and ratios are made of those."""
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import math
 import re
 import statistics
@@ -16,7 +18,10 @@ from typing import Any
 from plan import COUNTS, LIVE_SIZES, ROOT, SHARE_SIZES, Peer
 
 PUBLISHED = ROOT / "bench" / "published.csv"
-HEAD = ["workload", "arguments", "peer", "kind", "metric", "rounds", "median", "minimum", "status"]
+HEAD = ["workload", "arguments", "peer", "kind", "metric", "status", "rounds"]
+
+NOTE = "changed to"  # and a digest, is the key of why figures stand for those sources, too
+BUILD = "build"  # and the title of a peer, is the key of how it was built
 
 # What a run keeps of one measurement, and what tells it from others: peer, workload, round.
 Record = dict[str, Any]
@@ -28,8 +33,17 @@ Key = tuple[str, str, int]
 
 @dataclass
 class Value:
-    median: float
-    minimum: float
+    rounds: list[float]  # what was measured, round by round
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.rounds)
+
+    def middle_half(self) -> tuple[float, float]:
+        """The least and the greatest, without a quarter of the rounds at either end."""
+        ordered = sorted(self.rounds)
+        quarter = len(ordered) // 4
+        return ordered[quarter], ordered[-1 - quarter]
 
 
 @dataclass
@@ -39,7 +53,7 @@ class Cell:
     status: str  # ok, failed, absent or skipped
     words: str = ""  # why it is not ok
     arguments: str = ""
-    rounds: int = 0  # 0: only probed
+    is_probe: bool = False  # there is no round yet
     values: dict[str, Value] = field(default_factory=dict)  # by metric
 
     def is_just_absent(self) -> bool:
@@ -51,7 +65,7 @@ class Results:
     """The results of one machine. Peers are named by their titles."""
 
     name: str
-    machine: dict[str, str]  # date, machine, compiler, packages, commit
+    machine: dict[str, str]  # date, machine, compiler, packages, commit, sources, builds, notes
     kinds: dict[str, str] = field(default_factory=dict)  # by peer
     cells: dict[tuple[str, str], Cell] = field(default_factory=dict)  # by peer and workload
     unbuilt: dict[str, str] = field(default_factory=dict)  # why, by peer
@@ -63,6 +77,23 @@ class Results:
     def median(self, title: str, workload: str, metric: str) -> float | None:
         value = self.get(title, workload, metric)
         return value.median if value else None
+
+    def ratio(self, workload: str, metric: str, above: str, below: str) -> float | None:
+        """The median of the ratios within each round that both peers took part in."""
+        upper, lower = self.get(above, workload, metric), self.get(below, workload, metric)
+        if upper is None or lower is None or not all(lower.rounds):
+            return None
+        return statistics.median(a / b for a, b in zip(upper.rounds, lower.rounds))
+
+    def is_current(self) -> bool:
+        """Whether aco is what was measured, or a note says why the figures stand."""
+        now = sources()
+        return self.machine.get("sources") == now or f"{NOTE} {now}" in self.machine
+
+    def notes(self) -> str:
+        """A sentence that tells why the figures stand for sources of now, if they need one."""
+        found = [words for key, words in self.machine.items() if key.startswith(NOTE)]
+        return f" Changed since: {'; '.join(found)}." if found else ""
 
     def is_stackful(self, title: str) -> bool:
         return "stackful" in self.kinds[title]
@@ -80,13 +111,11 @@ def cell_of(records: list[Record]) -> Cell:
         return Cell(failures[-1]["status"], failures[-1]["words"])
     measured = [record for record in records if record["round"] > 0]
     used = measured or records
-    lists: dict[str, list[float]] = {}
+    values: dict[str, Value] = {}
     for record in used:
         for metric, value in record["metrics"].items():
-            lists.setdefault(metric, []).append(value)
-    values = {metric: Value(statistics.median(found), min(found))
-              for metric, found in lists.items()}
-    return Cell("ok", "", used[-1]["arguments"], len(measured), values)
+            values.setdefault(metric, Value([])).rounds.append(value)
+    return Cell("ok", "", used[-1]["arguments"], not measured, values)
 
 
 def from_records(name: str, machine: dict[str, str], records: dict[Key, Record],
@@ -116,14 +145,13 @@ def write_csv(results: Results, path: Path) -> None:
             if cell.is_just_absent():
                 continue
             if cell.status != "ok":
-                writer.writerow([*row, "", 0, "", "", f"{cell.status}: {cell.words}"])
+                writer.writerow([*row, "", f"{cell.status}: {cell.words}", ""])
                 continue
             for metric, found in cell.values.items():
-                writer.writerow([*row, metric, cell.rounds, f"{found.median:.9g}",
-                                 f"{found.minimum:.9g}", "ok"])
+                writer.writerow([*row, metric, "ok",
+                                 " ".join(f"{value:.6g}" for value in found.rounds)])
         for title, words in results.unbuilt.items():
-            writer.writerow(["", "", title, results.kinds[title], "", 0, "", "",
-                             f"unbuilt: {words}"])
+            writer.writerow(["", "", title, results.kinds[title], "", f"unbuilt: {words}", ""])
 
 
 def read_csv(path: Path) -> Results:
@@ -139,15 +167,25 @@ def read_csv(path: Path) -> Results:
             results.unbuilt[title] = words
             continue
         cell = results.cells.setdefault(
-            (title, row["workload"]), Cell(status, words, row["arguments"], int(row["rounds"])))
+            (title, row["workload"]), Cell(status, words, row["arguments"]))
         if status == "ok":
-            cell.values[row["metric"]] = Value(float(row["median"]), float(row["minimum"]))
+            cell.values[row["metric"]] = Value([float(value) for value in row["rounds"].split()])
     return results
 
 
 def read_all(folder: Path) -> list[Results]:
     """The results of all machines, by name."""
     return [read_csv(path) for path in sorted(folder.glob("*.csv"))]
+
+
+def sources() -> str:
+    """A digest of what is measured of aco, without comments and space, which change no figure."""
+    digest = hashlib.sha256()
+    for path in (*(ROOT / name for name in ("aco.h", "aco.c", "acosw.S")),
+                 *sorted(ROOT.glob("extra/stack_pool/*.[ch]"))):
+        code = re.sub(r"/\*.*?\*/|//[^\n]*", "", path.read_text(), flags=re.DOTALL)
+        digest.update(" ".join(code.split()).encode() + b"\0")
+    return digest.hexdigest()[:16]
 
 
 def published(table: str = "") -> list[dict[str, str]]:
@@ -163,8 +201,25 @@ def number(value: float) -> str:
     return f"{math.floor(value + 0.5):,}"
 
 
+def two_digits(value: float) -> str:
+    """Of a ratio, for which more would be too certain; of one near 1, hundredths."""
+    if value < 9.95:
+        return f"{value:.2f}" if value < 1.095 else f"{value:.1f}"
+    return f"{float(f'{value:.2g}'):,.0f}"
+
+
 def is_aco(title: str) -> bool:
     return title.startswith("aco ")
+
+
+def label(title: str) -> str:
+    """A title in tables and charts, where each row of aco tells its control words."""
+    if not is_aco(title):
+        return title
+    own = ", own control words"
+    if title.endswith(own):
+        return title.removesuffix(own) + ", own control words (default)"
+    return title + ", shared control words"
 
 
 def titles_of(machines: Iterable[Results], pattern: str = "") -> list[str]:

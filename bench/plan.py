@@ -109,9 +109,10 @@ POOL = r"^aco pool(?!, kill)"
 TRANSFER = r"^aco (?!.*(malloc|cancel)$)"
 COPYING = r"^aco share stack|^plain copying|^bare pass"
 COPYING_PAIR = r"^aco share stack$|^plain copying"
-FAR = r"^aco share stack(?!, own)"
+FAR = r"^aco share stack(?!, own)|^LuaJIT$"
 SUSPENDED = r"^aco share stack$"
-GROWING = r"^aco (share stack|pool)$|^C\+\+20$|^Boost\.Context fiber, pool|^corosensei"
+GROWING = (r"^aco share stack$|^aco pool(, own control words)?$|^C\+\+20$|^corosensei, pool$|"
+           r"^Boost\.Context fiber, pool(, no control words)?$")
 GROWING_FAR = r"^aco share stack$|^C\+\+20$"
 
 SHARE_SIZES = (8, 120, 1000, 4072, 7992)

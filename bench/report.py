@@ -3,7 +3,8 @@
 
 A document has tables between <!-- bench NAME --> and <!-- /bench -->, and ratios between
 <!-- ratio WORKLOAD METRIC: PEER / PEER --> and <!-- /ratio -->. Both are written anew, so that no
-figure differs from what was measured. A ratio that differs between machines is a range."""
+figure differs from what was measured. A ratio is the median of those within rounds; if it differs
+between machines, it is a range."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import charts
 import tables
-from model import Results, number, read_all
+from model import Results, read_all, two_digits
 from plan import ROOT
 
 RESULTS = ROOT / "bench" / "results"
@@ -25,15 +26,11 @@ RATIO = re.compile(r"<!-- ratio (\S+) (\S+): (.+?) / (.+?) -->.*?<!-- /ratio -->
 
 def ratio_text(machines: list[Results], workload: str, metric: str, above: str,
                below: str) -> str:
-    found = []
-    for results in machines:
-        upper = results.median(above, workload, metric)
-        lower = results.median(below, workload, metric)
-        if upper is not None and lower:
-            found.append(upper / lower)
+    found = [ratio for results in machines
+             if (ratio := results.ratio(workload, metric, above, below)) is not None]
     if not found:
         return "unmeasured"
-    low, high = number(min(found)), number(max(found))
+    low, high = two_digits(min(found)), two_digits(max(found))
     return low if low == high else f"{low} to {high}"
 
 

@@ -3,6 +3,9 @@
 one core, in turn, and keeps the results under the name of the machine; then makes tables and charts
 of the results of all machines.
 
+Where code lies in memory can double a time. So a program is built in several paddings, which are
+bytes before its code: round by round, another one runs.
+
 A measurement is a record, one line of JSON in MACHINE.jsonl, so that a run can be resumed and
 single peers measured again. The results of a run are in MACHINE.csv beside it. A complete run
 replaces bench/results/MACHINE.csv; to publish a run of another machine, that file is all that
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import contextlib
 import json
 import os
 import re
@@ -19,16 +23,18 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import report
-from model import Key, Record, Results, from_records, write_csv
+from model import BUILD, Key, Record, Results, from_records, sources, write_csv
 from plan import ROOT, WORKLOADS, Peer, Workload, find_peers
 
 OUTPUT = ROOT / "output" / "bench"
 PROGRAMS = OUTPUT / "programs"
 TOOLS = ("valgrind", "time", "util-linux")  # Debian packages
+LINKER = ROOT / "bench" / "padding"  # the folder that compilers find it in
 ABSENT = 77  # exit status: the peer has no such workload
 NO_SUCH = "no such workload"
 CALLGRIND_BASE_N = 1000
@@ -38,9 +44,10 @@ CHECK_COUNT = 100  # coroutines at most with --check
 class Mode:
     """How much is measured."""
 
-    def __init__(self, name: str, rounds: int, target_s: float, pair_s: float, limit_s: float,
-                 process_s: float) -> None:
+    def __init__(self, name: str, paddings: tuple[int, ...], rounds: int, target_s: float,
+                 pair_s: float, limit_s: float, process_s: float) -> None:
         self.name = name
+        self.paddings = paddings  # bytes
         self.rounds = rounds
         self.target_s = target_s  # of one measurement
         self.pair_s = pair_s  # of all measurements of one workload of one peer: then no more rounds
@@ -48,9 +55,10 @@ class Mode:
         self.process_s = process_s  # of a process: then it is killed
 
 
-FULL = Mode("full", 9, 0.25, 12, 2220, 120)
-QUICK = Mode("quick", 3, 0.03, 2, 165, 15)
-CHECK = Mode("check", 0, 0, 0, 600, 20)
+# Multiples of 16, as functions are aligned to, and one of each kind in a cache line of 64.
+FULL = Mode("full", (0, 80, 160, 240, 320, 400, 480, 560), 8, 0.2, 6, 2280, 120)
+QUICK = Mode("quick", (0,), 2, 0.03, 2, 165, 15)
+CHECK = Mode("check", (0,), 0, 0, 0, 600, 20)
 
 # So long is measured however long building took.
 LEAST_S = 60
@@ -99,37 +107,59 @@ def newest_change(peer: Peer) -> float:
     return max(path.stat().st_mtime for path in files)
 
 
-def build(peer: Peer) -> str:
-    """Makes the peer's program if it is not there already; returns "" or why there is none."""
-    program = PROGRAMS / peer.slug
+def program_of(peer: Peer, padding: int) -> Path:
+    return PROGRAMS / (f"{peer.slug}-{padding}" if padding else peer.slug)
+
+
+def build(peer: Peer, paddings: tuple[int, ...]) -> str:
+    """Makes the peer's programs if they are not there already; returns "" or why there are none.
+    The linker makes those with padding on the way. What it does not link, the peer's own build
+    makes one by one, and may heed $PADDING."""
+    programs = [program_of(peer, padding) for padding in paddings]
     command = PROGRAMS / (peer.slug + ".command")
-    is_made = program.exists() and command.exists() and command.read_text() == peer.build
-    if is_made and program.stat().st_mtime > newest_change(peer):
+    is_made = command.exists() and command.read_text() == peer.build
+    if is_made and all(program.exists() and program.stat().st_mtime > newest_change(peer)
+                       for program in programs):
         return ""
     missing = missing_packages(set(peer.needs))
     if missing:
         return f"needs {' '.join(missing)}: bench/run.sh -i installs it"
-    program.unlink(missing_ok=True)
-    variables = {"OUT": str(program), "SRC": str(peer.source)}
-    environment = {"CC": "gcc", "CXX": "g++", **os.environ, **variables}
-    made = subprocess.run(["bash", "-c", peer.build], cwd=ROOT, env=environment, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
-                          stdin=subprocess.DEVNULL)
-    (PROGRAMS / (peer.slug + ".log")).write_text(made.stdout)
-    if made.returncode != 0 or not program.exists():
-        said = [line for line in made.stdout.splitlines() if "error" in line.lower()]
-        return f"does not build: {(said or ['no reason given'])[0].strip()}"
-    program.chmod(0o755)
+    command.unlink(missing_ok=True)
+    for program in programs:
+        program.unlink(missing_ok=True)
+    to_link = " ".join(map(str, paddings[1:]))
+    for program, padding in zip(programs, paddings):
+        if program.exists():
+            continue
+        variables = {"OUT": str(program), "SRC": str(peer.source), "PADDING": str(padding),
+                     "PADDINGS": "" if padding else to_link, "COMPILER_PATH": str(LINKER)}
+        environment = {"CC": "gcc", "CXX": "g++", **os.environ, **variables}
+        made = subprocess.run(["bash", "-c", peer.build], cwd=ROOT, env=environment, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+                              stdin=subprocess.DEVNULL)
+        (PROGRAMS / (peer.slug + ".log")).write_text(made.stdout)
+        if made.returncode != 0 or not program.exists():
+            said = [line for line in made.stdout.splitlines() if "error" in line.lower()]
+            source = f" from {peer.registry}" if peer.registry else ""
+            return f"does not build{source}: {(said or ['no reason given'])[0].strip()}"
+        program.chmod(0o755)
     command.write_text(peer.build)
     return ""
 
 
-def build_all(peers: list[Peer]) -> dict[str, str]:
-    """Why each peer can't be measured, by slug; "" for those that can."""
+def build_all(peers: list[Peer], paddings: tuple[int, ...]) -> dict[str, str]:
+    """Why each peer can't be measured, by slug; "" for those that can. Peers of one folder are
+    built one after the other, since they share what they keep."""
     PROGRAMS.mkdir(parents=True, exist_ok=True)
     print(f"building {len(peers)} programs ...", file=sys.stderr)
+    locks = {peer.source: threading.Lock() for peer in peers if peer.source.is_dir()}
+
+    def build_one(peer: Peer) -> str:
+        with locks.get(peer.source, contextlib.nullcontext()):
+            return build(peer, paddings)
+
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        reasons = list(pool.map(build, peers))
+        reasons = list(pool.map(build_one, peers))
     for peer, reason in zip(peers, reasons):
         if reason:
             print(f"{peer.title}: not measured: {reason}", file=sys.stderr)
@@ -148,7 +178,8 @@ def run_program(command: list[str], limit_s: float) -> Record:
     start = time.monotonic()
     process = subprocess.Popen(timed + command, text=True, stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                               start_new_session=True, cwd=ROOT)
+                               start_new_session=True, cwd=ROOT,
+                               env={**os.environ, "RUST_BACKTRACE": "0"})  # words come last
     try:
         said, words = process.communicate(timeout=limit_s)
     except KeyboardInterrupt:
@@ -163,9 +194,10 @@ def run_program(command: list[str], limit_s: float) -> Record:
     if process.returncode != 0:
         status = "absent" if process.returncode == ABSENT else "failed"
         otherwise = NO_SUCH if status == "absent" else f"exit status {process.returncode}"
-        # Lines of valgrind's begin so.
-        own = [line for line in words.strip().splitlines() if not line.startswith("==")]
-        return {"status": status, "words": (own or [otherwise])[-1], "wall_s": wall_s}
+        # "==" marks what valgrind says, and "note:" Rust's hint about backtraces: not the reason.
+        noise = ("==", "note:")
+        reasons = [line for line in words.strip().splitlines() if not line.startswith(noise)]
+        return {"status": status, "words": (reasons or [otherwise])[-1], "wall_s": wall_s}
     metrics = {}
     for line in said.splitlines():
         name, value = line.split()
@@ -244,7 +276,8 @@ class Run:
             pair.n = known["n"]
             return known
         workload = pair.workload
-        command = [str(PROGRAMS / pair.peer.slug)]
+        paddings = self.mode.paddings
+        command = [str(program_of(pair.peer, paddings[round_number % len(paddings)]))]
         if workload.is_counted:
             command += pair.arguments()[:-1]
             result = count_instructions(command, pair.n, self.mode.process_s)
@@ -354,19 +387,24 @@ def first_line(*command: str) -> str:
     return (said.stdout.splitlines() or [""])[0].strip()
 
 
-def processor_model() -> str:
+def processor() -> dict[str, str]:
+    """What lscpu tells, by its names."""
     said = subprocess.run(["lscpu"], capture_output=True, text=True, check=True).stdout
-    cpu = re.search(r"Model name:\s*(.*)", said)
-    return cpu[1] if cpu else "unknown"
+    found = [line.partition(":") for line in said.splitlines()]
+    return {"Model name": "unknown", **{key.strip(): value.strip() for key, _, value in found}}
+
+
+def generation(target: str) -> str:
+    """As gcc calls it."""
+    found = re.search(r"^\s*-m(?:arch|cpu)=\s*(?!native|x86-64|armv)([\w-]+)", target, re.MULTILINE)
+    return found[1] if found else ""
 
 
 def name_machine(model: str, target: str) -> str:
-    """A short name of a processor: of its model, and of its generation as gcc calls it, since the
-    model that a virtual machine shows says little."""
+    """A short name of a processor: of its model, and of its generation, since the model that a
+    virtual machine shows says little."""
     model = re.sub(r"\((R|TM)\)|\b(CPU|Processor|\d+-Core)\b|@.*", " ", model)
-    generation = re.search(r"^\s*-m(?:arch|cpu)=\s*(?!native|x86-64|armv)([\w-]+)", target,
-                           re.MULTILINE)
-    words = f"{model} {generation[1].replace('znver', 'zen') if generation else ''}"
+    words = f"{model} {generation(target).replace('znver', 'zen')}"
     return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")
 
 
@@ -377,19 +415,50 @@ def gcc_target() -> str:
                           capture_output=True, text=True, check=False).stdout
 
 
-def describe_machine(peers: list[Peer]) -> dict[str, str]:
-    gib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+COMPILER = re.compile(rb"(?<=\xff Go buildinf:.{19})go[\d.]+|rustc version [ -~]+|"
+                      rb"[ -~]*clang version [ -~]+", re.DOTALL)
+
+
+def versions(peers: list[Peer]) -> list[str]:
+    """Of the packages that peers need, of what else they are made from, and of compilers, as they
+    stand in programs. What some builds keep beside their programs is among those."""
     packages = sorted({package for peer in peers for package in peer.needs})
-    versions = [f"{package} {installed_version(package)}" for package in packages]
-    tools = [first_line("rustc", "--version"), first_line("go", "version")]
+    known = [f"{package} {version}" for package in packages
+             if (version := installed_version(package))]
+    registries = sorted({peer.registry for peer in peers if peer.registry})
+    programs = [program_of(peer, 0) for peer in peers] + [*PROGRAMS.glob("*/*")]
+    compilers = {name.decode() for program in programs if program.is_file()
+                 for name in COMPILER.findall(program.read_bytes())}
+    return [*known, *registries, *sorted(compilers)]
+
+
+def padded(peers: list[Peer], paddings: tuple[int, ...]) -> str:
+    """How many paddings there are, and the peers whose programs are the same in all."""
+    def is_same(peer: Peer) -> bool:
+        programs = [program_of(peer, padding) for padding in paddings]
+        return all(program.exists() for program in programs) and \
+            len({program.read_bytes() for program in programs}) == 1
+
+    same = [peer.title for peer in peers if len(paddings) > 1 and is_same(peer)]
+    return f"{len(paddings)}" + (f", except of {'; '.join(same)}" if same else "")
+
+
+def describe_machine(peers: list[Peer], mode: Mode) -> dict[str, str]:
+    gib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+    cpu = processor()
+    kind = [f"{name.removeprefix('CPU ').lower()} {cpu[name]}"
+            for name in ("CPU family", "Model", "Stepping") if name in cpu]
     return {
         "date": time.strftime("%Y-%m-%d"),
-        "machine": f"{processor_model()}, {os.cpu_count()} cores, {gib:.0f} GiB, "
+        "machine": f"{cpu['Model name']} ({', '.join([generation(gcc_target()), *kind])}), "
+                   f"{os.cpu_count()} cores, {gib:.0f} GiB, "
                    f"Linux {os.uname().release}, {first_line('getconf', 'GNU_LIBC_VERSION')}",
         "compiler": first_line(os.environ.get("CC", "gcc"), "--version") + ", -O2",
-        "packages": "; ".join([v for v in versions if not v.endswith(" ")] +
-                              [tool for tool in tools if tool]),
+        "packages": "; ".join(versions(peers)),
+        "paddings": padded(peers, mode.paddings),
         "commit": first_line("git", "describe", "--always", "--dirty"),
+        "sources": sources(),
+        **{f"{BUILD} {peer.title}": peer.build for peer in peers},
     }
 
 
@@ -463,7 +532,7 @@ def measure(options: argparse.Namespace, mode: Mode, peers: list[Peer], store: P
     chosen = [peer for peer in peers if any(peer is other for _, other in choice)]
     _, records = load(store) if options.only or options.resume else ({}, {})
     start = time.monotonic()
-    reasons = build_all(chosen)
+    reasons = build_all(chosen, mode.paddings)
     built = time.monotonic()
     pairs = [Pair(workload, peer, reasons[peer.slug]) for workload, peer in choice]
     if mode is CHECK:
@@ -478,7 +547,7 @@ def measure(options: argparse.Namespace, mode: Mode, peers: list[Peer], store: P
     if not options.resume:
         again = {(pair.peer.slug, pair.workload.name) for pair in pairs}
         records = {key: record for key, record in records.items() if key[:2] not in again}
-    save(store, describe_machine(peers), records)
+    save(store, describe_machine(peers, mode), records)
     run = Run(mode, records, store, max(mode.limit_s - (built - start), LEAST_S))
     try:
         run.probe_all(pairs)
@@ -495,7 +564,7 @@ def is_complete(results: Results, peers: list[Peer]) -> bool:
     def is_open(workload: Workload, title: str) -> bool:
         cell = results.cells.get((title, workload.name))
         return bool(re.search(workload.peers, title)) and title not in results.unbuilt and \
-            (cell is None or (cell.status == "ok" and cell.rounds == 0))
+            (cell is None or (cell.status == "ok" and cell.is_probe))
 
     return not any(is_open(workload, peer.title) for workload in WORKLOADS for peer in peers)
 
@@ -557,7 +626,7 @@ def main() -> int:
     elif missing:
         print(f"missing, and left out what needs it: {' '.join(missing)} (-i installs it)",
               file=sys.stderr)
-    machine = options.machine or name_machine(processor_model(), gcc_target())
+    machine = options.machine or name_machine(processor()["Model name"], gcc_target())
     store = OUTPUT / mode.name / f"{machine}.jsonl"
     store.parent.mkdir(parents=True, exist_ok=True)
     measure(options, mode, peers, store)

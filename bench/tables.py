@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from model import (COUNT, FAR, LIFE, LIVE, MANY, PURE, SHARE, SHARE_BYTES, SKYNET, SUSPENDED,
-                   SWITCH, TABLE, TRANSFER, Column, Results, is_aco, number, published)
+from model import (BUILD, COUNT, FAR, LIFE, LIVE, MANY, PURE, SHARE, SHARE_BYTES, SKYNET, SUSPENDED,
+                   SWITCH, TABLE, TRANSFER, Column, Results, Value, is_aco, label, number,
+                   published, two_digits)
 
 # Of the figures in published.csv: where and when they were measured.
 SOURCES = {
@@ -20,8 +21,9 @@ SOURCES = {
 }
 
 # The peers of short tables.
-MAIN_PEERS = (r"^aco (pool|share stack)$|^aco pool, own|^C\+\+20$|^Boost.*(fiber|Coroutine2), pool|"
-              r"^(corosensei|Go channels, one thread|LuaJIT|glibc ucontext|POSIX threads)")
+MAIN_PEERS = (r"^aco (pool|share stack)(, own control words)?$|^C\+\+20(, clang)?(, pool)?$|"
+              r"^Boost\.(Context fiber|Coroutine2), pool|"
+              r"^(corosensei|minicoro, pool|Go .*one thread|LuaJIT|glibc ucontext|POSIX threads)")
 HEADLINE = [
     SWITCH[0], SWITCH[2], LIFE[0],
     replace(MANY[4], head="switch 30,000 × 64 KB, ns"),
@@ -29,31 +31,39 @@ HEADLINE = [
 ]
 
 
+# One build of aco competes with other peers in a whole table, both with shared control words.
+POOL, COPYING = "aco pool", "aco share stack"
+
+
 @dataclass(frozen=True)
 class Table:
     name: str  # in documents, and in published.csv
     title: str
     columns: list[Column]
+    ours: str = POOL  # the build of aco that competes
     has_main: bool = False  # there is a short one, too, of the main peers
 
 
 TABLES = [
-    Table("switch", "Resume and yield", SWITCH, True),
-    Table("table", "A thousand coroutines", TABLE, True),
-    Table("life", "Create, run and destroy", LIFE, True),
-    Table("many", "Many coroutines", MANY, True),
+    Table("switch", "Resume and yield", SWITCH, has_main=True),
+    Table("table", "A thousand coroutines", TABLE, has_main=True),
+    Table("life", "Create, run and destroy", LIFE, has_main=True),
+    Table("many", "Many coroutines", MANY, has_main=True),
     Table("count", "Resume and yield in turn, by the number of coroutines", COUNT),
-    Table("live", "Resume and yield on one share stack, by live bytes", LIVE),
-    Table("skynet", "Skynet", SKYNET, True),
-    Table("share", "Share stacks: time", SHARE),
-    Table("share bytes", "Share stacks: memory", SHARE_BYTES),
-    Table("far", "Ten million coroutines", FAR),
-    Table("suspended", "A hundred million coroutines", SUSPENDED),
+    Table("live", "Resume and yield on one share stack, by live bytes", LIVE, COPYING),
+    Table("skynet", "Skynet", SKYNET, has_main=True),
+    Table("share", "Share stacks: time", SHARE, COPYING),
+    Table("share bytes", "Share stacks: memory", SHARE_BYTES, COPYING),
+    Table("far", "Ten million coroutines", FAR, COPYING),
+    Table("suspended", "A hundred million coroutines", SUSPENDED, COPYING),
     Table("pure", "The switch alone", PURE),
     Table("transfer", "Straight from one coroutine to another", TRANSFER),
 ]
-# The columns whose ratios are listed.
-RATED = SWITCH + TABLE + MANY[1:] + [column for column in SKYNET if column.is_rated] + SHARE
+# The columns whose ratios are listed, for each build that competes.
+RATED = {
+    POOL: SWITCH + LIFE + TABLE + MANY[1:] + SKYNET,
+    COPYING: SHARE + LIVE,
+}
 
 CHINESE_HEADS = {
     "peer": "对比项",
@@ -73,16 +83,27 @@ def markdown(head: list[str], rows: list[list[str]]) -> str:
 # ==== Of one machine ==============================================================================
 
 
-def first_stackful(results: Results, column: Column) -> str:
-    for title in results.titles(column.workload, column.metric):
-        if results.is_stackful(title):
-            return title
-    return ""
+def rivals(results: Results, column: Column, ours: str) -> list[str]:
+    """The stackful peers, and one build of aco, the first one first."""
+    return [title for title in results.titles(column.workload, column.metric)
+            if results.is_stackful(title) and (title == ours or not is_aco(title))]
 
 
-def table(results: Results, columns: list[Column], of: str = "") -> str:
+def firsts(results: Results, column: Column, ours: str) -> list[str]:
+    """The first rival, and those that tie with it: the middle halves of their rounds overlap."""
+    halves = [(title, value.middle_half()) for title in rivals(results, column, ours)
+              if (value := results.get(title, column.workload, column.metric))]
+    return [title for title, (low, _) in halves if low <= halves[0][1][1]]
+
+
+def with_range(value: Value, bold: str) -> str:
+    low, high = number(min(value.rounds)), number(max(value.rounds))
+    return f"{bold}{number(value.median)}{bold}" + (f" ({low}–{high})" if low != high else "")
+
+
+def table(results: Results, columns: list[Column], ours: str = POOL, of: str = "") -> str:
     """A row for each peer with a matching title and any result, sorted by the first column."""
-    firsts = [first_stackful(results, column) if column.is_rated else "" for column in columns]
+    bold = [firsts(results, column, ours) if column.is_rated else [] for column in columns]
     titles = [title for title in results.kinds if re.search(of, title) and
               any(results.get(title, column.workload, column.metric) for column in columns)]
     last = float("inf")
@@ -93,34 +114,30 @@ def table(results: Results, columns: list[Column], of: str = "") -> str:
 
     rows = []
     for title in sorted(titles, key=key):
-        row = [title]
-        for column, first in zip(columns, firsts):
+        row = [label(title)]
+        for column, first in zip(columns, bold):
             value = results.get(title, column.workload, column.metric)
-            if value is None:
-                row.append("–")
-                continue
-            median, minimum = number(value.median), number(value.minimum)
-            bold = "**" if title == first else ""
-            row.append(f"{bold}{median}{bold}" + (f" ({minimum})" if minimum != median else ""))
+            row.append(with_range(value, "**" if title in first else "") if value else "–")
         rows.append(row)
     return markdown(["peer"] + [column.head for column in columns], rows) if rows else ""
 
 
 def ratings(results: Results) -> str:
-    """For each rated column, the first build of aco beside the first other stackful peer."""
+    """For each rated column, aco beside the first other stackful peer."""
     rows = []
-    for column in RATED:
-        titles = [title for title in results.titles(column.workload, column.metric)
-                  if results.is_stackful(title) and not title.endswith("aco_cancel")]
-        ours = next((title for title in titles if is_aco(title)), None)
-        other = next((title for title in titles if not is_aco(title)), None)
-        if ours is None or other is None:
-            continue
-        our_value = results.median(ours, column.workload, column.metric) or 0
-        value = results.median(other, column.workload, column.metric) or 0
-        rows.append([f"{column.workload} {column.metric}", ours, number(our_value), other,
-                     number(value), f"{our_value / value:.2f}"])
-    head = ["row", "first of aco", "", "first other stackful peer", "", "ratio"]
+    for ours, columns in RATED.items():
+        for column in columns:
+            workload, metric = column.workload, column.metric
+            value = results.get(ours, workload, metric)
+            others = [title for title in rivals(results, column, ours) if title != ours]
+            if value is None or not others or not column.is_rated:
+                continue
+            first = results.get(others[0], workload, metric)
+            ratio = results.ratio(workload, metric, ours, others[0])
+            if first and ratio:
+                rows.append([f"{workload} {metric}", label(ours), with_range(value, ""), others[0],
+                             with_range(first, ""), two_digits(ratio)])
+    head = ["row", "aco", "", "first other stackful peer", "", "ratio"]
     return markdown(head, rows) if rows else ""
 
 
@@ -134,6 +151,19 @@ def missing(results: Results) -> str:
     return "\n".join(lines) or "Nothing."
 
 
+def versions(results: Results) -> str:
+    paddings = results.machine.get("paddings")
+    return results.machine["packages"] + "." + (f"\n\nPaddings: {paddings}." if paddings else "")
+
+
+def builds(results: Results) -> str:
+    """How the peers of short tables were built."""
+    found = [(title, command) for title in sorted(results.kinds) if re.search(MAIN_PEERS, title)
+             if (command := results.machine.get(f"{BUILD} {title}"))]
+    lines = [f"{label(title)}:\n    {command}" for title, command in found]
+    return "\n".join(["```text", *lines, "```"]) if found else ""
+
+
 # ==== Of all machines =============================================================================
 
 
@@ -143,19 +173,30 @@ def each(machines: list[Results], made: Callable[[Results], str]) -> str:
     return "\n\n".join(f"**{name}**\n\n{text}" for name, text in texts if text)
 
 
+LEGEND = (
+    f"Medians of the rounds; in brackets their range. Programs in C, C++ and Rust lie at another "
+    f"place in memory in each round. **Bold** is the first of the stackful peers, and each other "
+    f"one if the middle halves of their rounds overlap. One build of aco takes part in this: "
+    f"*{label(POOL)}*, or *{label(COPYING)}* where frames are copied.")
+CHINESE_LEGEND = (
+    f"数值为各轮的中位数，括号内为范围；C、C++ 和 Rust 程序每轮在内存中的位置不同。"
+    f"**粗体**为有栈协程中的第一名，以及各轮中间一半与其重叠者；"
+    f"aco 仅以 *{label(POOL)}* 参与，复制栈帧时则为 *{label(COPYING)}*。")
+
+
 def machine_text(machines: list[Results]) -> str:
     lines = [f"- **{results.name}**: {results.machine['machine']}; {results.machine['compiler']}; "
              f"measured on {results.machine['date']}, at commit {results.machine['commit']}."
+             + results.notes()
              for results in machines]
-    return "\n".join([*lines, "", "Medians, in brackets minima; **bold** is the first of the "
-                                  "stackful peers."])
+    return "\n".join([*lines, "", LEGEND])
 
 
 def chinese_machine_text(machines: list[Results]) -> str:
     lines = [f"- **{results.name}**：{results.machine['machine'].replace(' cores', ' 核')}；"
              f"{results.machine['compiler']}；{results.machine['date']} 测于提交 "
              f"{results.machine['commit']}。" for results in machines]
-    return "\n".join([*lines, "", "数值为中位数，括号内为最小值；**粗体**为有栈协程中的第一名。"])
+    return "\n".join([*lines, "", CHINESE_LEGEND])
 
 
 def published_text() -> str:
@@ -181,13 +222,14 @@ def blocks(machines: list[Results]) -> dict[str, str]:
         "headline": each(machines, partial(table, columns=HEADLINE, of=MAIN_PEERS)),
     }
     for spec in TABLES:
-        made[spec.name] = each(machines, partial(table, columns=spec.columns))
+        whole = partial(table, columns=spec.columns, ours=spec.ours)
+        made[spec.name] = each(machines, whole)
         if spec.has_main:
-            made[f"{spec.name}, main peers"] = each(
-                machines, partial(table, columns=spec.columns, of=MAIN_PEERS))
+            made[f"{spec.name}, main peers"] = each(machines, partial(whole, of=MAIN_PEERS))
     made["ratings"] = each(machines, ratings)
     made["missing"] = each(machines, missing)
-    made["packages"] = each(machines, lambda results: results.machine["packages"] + ".")
+    made["packages"] = each(machines, versions)
+    made["builds"] = each(machines, builds)
     made["published"] = published_text()
     return made
 
@@ -199,9 +241,9 @@ def chinese_blocks(machines: list[Results]) -> dict[str, str]:
             return line
         return f"| {' | '.join(CHINESE_HEADS[cell] for cell in line.strip('| ').split(' | '))} |"
 
-    headline = blocks(machines)["headline"]
-    return {"machine": chinese_machine_text(machines),
-            "headline": "\n".join(map(translate, headline.split("\n")))}
+    made = blocks(machines)
+    return {"machine": chinese_machine_text(machines), "builds": made["builds"],
+            "headline": "\n".join(map(translate, made["headline"].split("\n")))}
 
 
 def page(machines: list[Results]) -> str:
@@ -209,6 +251,7 @@ def page(machines: list[Results]) -> str:
     made = blocks(machines)
     titles = [(table.title, table.name) for table in TABLES] + [
         ("Where aco is first", "ratings"), ("What is not measured", "missing"),
-        ("Versions", "packages"), ("Published by others, not measured here", "published")]
+        ("Versions", "packages"), ("How main peers were built", "builds"),
+        ("Published by others, not measured here", "published")]
     sections = [f"## {title}\n\n{made[name]}\n" for title, name in titles if made[name]]
     return "\n".join(["# All figures\n", made["machine"] + "\n", *sections])

@@ -1,23 +1,27 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Tables, charts and quotations are what the results of all machines make, and nothing else; machines
-# stand side by side; charts show the values of the results, in the light and in the dark.
+# Tables, charts and quotations are what the results of all machines make, and nothing else; results
+# are of the aco that is here, or say why they stand; machines stand side by side; charts show the
+# values of the results, in the light and in the dark.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
 
 PYTHON=/usr/bin/python3
-[[ -d bench && -d img && -d docs ]] || skip "bench/, img/ or docs/ is missing"
+[[ -d bench && -d img && -d docs && -d extra ]] || skip "bench/, img/, docs/ or extra/ is missing"
 need "$PYTHON":python3
 export PYTHONDONTWRITEBYTECODE=1
 
 PROJECT=$TMP/project
 mkdir -p "$PROJECT/img"
-cp -r bench docs README.md README_zh.md "$PROJECT"
+cp -r --parents bench docs README.md README_zh.md aco.h aco.c acosw.S extra/stack_pool "$PROJECT"
 cp img/canvas.py "$PROJECT/img"
 draw() {
     "$PROJECT/bench/run.sh" --draw
+}
+inside() {
+    PYTHONPATH=$PROJECT/img:$PROJECT/bench "$PYTHON" "$@"
 }
 
 # ---- What is committed -----------------------------------------------------------------------------
@@ -29,6 +33,35 @@ for path in README.md README_zh.md docs bench/results img/bench; do
 done
 ! grep -rn -e '-->unmeasured<!--' README.md README_zh.md docs || fail "a ratio was not measured"
 echo "tables, charts and quotations are those of the results"
+
+# ---- Which aco was measured ------------------------------------------------------------------------
+
+# are_current: whether the results are of the aco in the copy, or say why they stand
+are_current() {
+    inside -c '
+import model
+import report
+for results in model.read_all(report.RESULTS):
+    if not results.is_current():
+        raise SystemExit(f"aco.h, aco.c, acosw.S or extra/stack_pool has changed since the run in "
+                         f"bench/results/{results.name}.csv. Measure again by bench/run.sh; or say "
+                         f"why its figures stand, by a line at its top, then bench/run.sh --draw:\n"
+                         f"# {model.NOTE} {model.sources()}: WHY")'
+}
+must "results are not of this aco" are_current
+printf '/* a comment, */ // and another\n' >>"$PROJECT/aco.h"
+must "a comment makes results stale" are_current
+for source in aco.h aco.c acosw.S extra/stack_pool/aco_stack_pool.c; do
+    printf '.globl other\n' >>"$PROJECT/$source"
+    must_not "$source may change after a run" "extra/stack_pool has changed since" are_current
+    note=$(tail -n 1 "$TMP/said")
+    sed -i "1i ${note%WHY}no instruction has changed" "$PROJECT"/bench/results/*.csv
+    must "a note that says why results stand counts for nothing" are_current
+done
+must "results with notes can't be drawn" draw
+[[ $(<"$PROJECT/bench/results/tables.md") == *"Changed since: no instruction has changed;"* ]] ||
+    fail "a note is not quoted"
+echo "results are of this aco"
 
 # ---- Two machines ----------------------------------------------------------------------------------
 
@@ -45,14 +78,12 @@ first.machine["machine"] = "Second Machine, 4 cores, 8 GiB, Linux 6"
 for (title, _), cell in first.cells.items():
     for value in cell.values.values():
         factor = 4 if model.is_aco(title) else 2
-        value.median, value.minimum = factor * value.median, factor * value.minimum
+        value.rounds = [float(f"{factor * spread * one:.6g}")
+                        for one in value.rounds for spread in (1, 1.5, 0.75)]
 model.write_csv(first, Path(sys.argv[1], "second-machine.csv"))
 again = model.read_csv(Path(sys.argv[1], "second-machine.csv"))
 assert again == first, "a CSV is not read as it was written"
 END
-inside() {
-    PYTHONPATH=$PROJECT/img:$PROJECT/bench "$PYTHON" "$@"
-}
 must "there is no second machine" inside "$TMP/second.py" "$PROJECT/bench/results"
 first=$(basename "$(find bench/results -name '*.csv' | LC_ALL=C sort | head -n 1)" .csv)
 cat >"$TMP/some.md" <<'END'
@@ -71,7 +102,7 @@ must "results of two machines can't be drawn" draw
 for document in docs/some.md README_zh.md; do
     text=$(<"$PROJECT/$document")
     [[ $text != *stale* ]] || fail "$document is not quoted to"
-    [[ $text == *"**$first**"*"| aco pool | "*"**second-machine**"*"| aco pool | "* ]] ||
+    [[ $text == *"**$first**"*"| aco pool, "*"**second-machine**"*"| aco pool, "* ]] ||
         fail "the headline table of $document does not have both machines"
     [[ $text == *"- **$first**"*"- **second-machine**"*"Second Machine, 4 "* ]] ||
         fail "$document does not tell what the machines are"
@@ -83,6 +114,32 @@ for line in '## Resume and yield' '**second-machine**' '| libcopp v2 | 60.0 | ';
     [[ $(<"$PROJECT/bench/results/tables.md") == *"$line"* ]] || fail "tables.md does not have $line"
 done
 echo "two machines stand side by side"
+
+# ---- Rounds ----------------------------------------------------------------------------------------
+
+mkdir "$TMP/rounds"
+cat >"$TMP/rounds/some-rounds.csv" <<'END'
+workload,arguments,peer,kind,metric,status,rounds
+switch,switch 1,aco pool,stackful,ns,ok,2 9 4 3 3 4 2 1
+switch,switch 1,"aco pool, own control words",stackful,ns,ok,1 1 1 1 1 1 1 1
+switch,switch 1,tied,stackful,ns,ok,4 4 5 5 5 5 6
+switch,switch 1,slower,stackful,ns,ok,5 5 5 5 5 5 5 5
+switch,switch 1,stackless,stackless,ns,ok,1 3 2 1 1 2 1 1
+END
+must "tables are not made of rounds" inside -c '
+import sys
+from pathlib import Path
+import model, report, tables
+machines = model.read_all(Path(sys.argv[1]))
+print(tables.table(machines[0], model.SWITCH[:1]))
+for pair in (("aco pool", "stackless"), ("slower", "tied"), ("stackless", "slower")):
+    print("ratio", report.ratio_text(machines, "switch", "ns", *pair))' "$TMP/rounds"
+for line in '| aco pool, shared control words | **3.00** (1.00–9.00) |' \
+    '| aco pool, own control words (default) | 1.00 |' '| tied | **5.00** (4.00–6.00) |' '| slower | 5.00 |' '| stackless | 1.00 (1.00–3.00) |' \
+    'ratio 2.0' 'ratio 1.00' 'ratio 0.20'; do
+    grep -qxF "$line" "$TMP/said" || fail "of rounds, there is no line $line"
+done
+echo "tables and ratios are made of rounds"
 
 # ---- Charts ----------------------------------------------------------------------------------------
 

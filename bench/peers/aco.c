@@ -65,6 +65,7 @@
 #include "peer.h"
 
 typedef aco_t *peer_ref;
+typedef peer_ref peer_self;
 typedef void (*peer_body)(void);
 
 static aco_t *main_co;

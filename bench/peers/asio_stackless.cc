@@ -7,7 +7,7 @@
  * kind: stackless
  * needs: libboost-dev
  * peer: Boost.Asio stackless
- * build: $CXX -std=c++20 -O2 $SRC -o $OUT
+ * build: $CXX -std=c++20 -O2 -DNDEBUG $SRC -o $OUT
  */
 #include "peer.h"
 
@@ -16,6 +16,7 @@
 
 struct peer_co;
 using peer_ref = peer_co *;
+using peer_self = peer_ref;
 using peer_body = void (*)(peer_ref self);
 
 struct peer_co : boost::asio::coroutine {
@@ -130,7 +131,7 @@ PEER_BODY(scheduled_inner)
     BOOST_ASIO_CORO_REENTER(self)
     {
         BOOST_ASIO_CORO_YIELD spawn_children(task, scheduled_inner);
-        free(task->children);
+        DELETE_ARRAY(task->children);
         report(task);
     }
 }

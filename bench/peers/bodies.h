@@ -2,8 +2,10 @@
 /*
  * What the measured coroutines do, for peers in C and C++ in which a body may yield. C99 and C++20.
  * Before it is included, a peer has defined:
- *   peer_ref                     what names a coroutine; a pointer or a handle
- *   PEER_BODY(name)              the head of a body, in which `self` is the coroutine, a peer_ref
+ *   peer_ref                     what names a coroutine to whoever resumes it: a pointer, or a
+ *                                handle, which is held in one place if it can't be copied
+ *   peer_self                    what names it in its own body and in functions called from there
+ *   PEER_BODY(name)              the head of a body, in which `self` is a peer_self
  *   PEER_YIELD(self)             a statement that suspends it; a peer in which that is no statement
  *                                for any place defines flat, until_over, live and scheduled_inner
  *   PEER_RETURN(self)            a statement that ends it
@@ -105,14 +107,14 @@ static double expected_live_sum(long n)
 #ifdef PEER_STACKFUL
 
 /* The empty statement after each call keeps it from being a jump. */
-static __attribute__((noinline)) void call_4(peer_ref self)
+static __attribute__((noinline)) void call_4(peer_self self)
 {
     PEER_YIELD(self);
     yields++;
     __asm__ volatile("");
 }
 #define CALL(name, callee)                                                                         \
-    static __attribute__((noinline)) void name(peer_ref self)                                      \
+    static __attribute__((noinline)) void name(peer_self self)                                     \
     {                                                                                              \
         callee(self);                                                                              \
         __asm__ volatile("");                                                                      \
@@ -234,7 +236,7 @@ PEER_BODY(scheduled_leaf)
 
 static void spawn_children(skynet_task *task, peer_body inner)
 {
-    skynet_task *tasks = (skynet_task *)get_memory(CHILD_CT * sizeof(*tasks));
+    skynet_task *tasks = NEW_ARRAY(skynet_task, CHILD_CT);
     peer_body body = task->ct == CHILD_CT ? scheduled_leaf : inner;
     task->sum = 0;
     task->pending = CHILD_CT;
@@ -254,7 +256,7 @@ PEER_BODY(scheduled_inner)
     skynet_task *task = (skynet_task *)PEER_ARG(self);
     spawn_children(task, scheduled_inner);
     PEER_YIELD(self);
-    free(task->children);
+    DELETE_ARRAY(task->children);
     report(task);
     PEER_RETURN(self);
 }
@@ -268,11 +270,10 @@ static int64_t skynet_scheduler(long leaves)
     while (run_queue != NULL) {
         skynet_task *task = run_queue;
         run_queue = task->next;
-        peer_ref co = task->co;
-        peer_resume(co);
-        /* A task that is done may be freed by its parent only after this. */
+        peer_resume(task->co);
+        /* Its parent frees it, but only when it is resumed itself. */
         if (task->is_done) {
-            peer_destroy(co);
+            peer_destroy(task->co);
         }
     }
     return root.sum;

@@ -6,9 +6,11 @@
  * kind: stackful
  * needs: libboost-context-dev
  * peer: Boost.Context callcc, mapped
- * build: $CXX -std=c++20 -O2 -DSTACK=protected_fixedsize_stack $SRC -o $OUT -lboost_context
+ * build: $CXX -std=c++20 -O2 -DNDEBUG -DSTACK=protected_fixedsize_stack $SRC -o $OUT \
+ *        -l:libboost_context.a
  * peer: Boost.Context callcc, pool
- * build: $CXX -std=c++20 -O2 -DSTACK=pooled_fixedsize_stack $SRC -o $OUT -lboost_context
+ * build: $CXX -std=c++20 -O2 -DNDEBUG -DSTACK=pooled_fixedsize_stack $SRC -o $OUT \
+ *        -l:libboost_context.a
  */
 #include "peer.h"
 
@@ -18,43 +20,47 @@
 
 namespace context = boost::context;
 
-struct peer_co {
-    context::continuation self, parent; // what to resume, and what to yield to
+// A coroutine's record is on its own stack: a variable of its body's.
+struct record {
+    context::continuation parent; // what to yield to
     void *arg;
 };
-using peer_ref = peer_co *;
-using peer_body = void (*)(peer_ref self);
+using peer_ref = context::continuation;
+using peer_self = record &;
+using peer_body = context::continuation (*)(context::continuation &&parent, void *arg);
 
 #define PEER_STACKFUL
 #define PEER_MAIN nullptr
-#define PEER_SELF(self) (self)
-#define PEER_ARG(self) ((self)->arg)
-#define PEER_YIELD(self) ((self)->parent = (self)->parent.resume())
+#define PEER_SELF(self) nullptr
+#define PEER_ARG(self) ((self).arg)
+#define PEER_YIELD(self) ((self).parent = (self).parent.resume())
 #define PEER_RETURN(self) return
-#define PEER_BODY(name) static void name(peer_ref self)
+#define PEER_BODY(name)                                                                            \
+    static inline void name##_of(peer_self self) __attribute__((always_inline));                   \
+    static context::continuation name(context::continuation &&parent, void *arg)                   \
+    {                                                                                              \
+        record self{std::move(parent), arg};                                                       \
+        name##_of(self);                                                                           \
+        return std::move(self.parent);                                                             \
+    }                                                                                              \
+    static inline void name##_of([[maybe_unused]] peer_self self)
 
-static peer_ref peer_create(peer_ref, peer_body body, void *arg, size_t stack_sz)
+static inline peer_ref peer_create(std::nullptr_t, peer_body body, void *arg, size_t stack_sz)
 {
     static context::STACK stacks(stack_sz);
-    peer_ref co = new peer_co;
-    co->arg = arg;
-    co->self = context::callcc(std::allocator_arg, stacks,
-                               [body, co](context::continuation &&parent) {
-                                   co->parent = parent.resume();
-                                   body(co);
-                                   return std::move(co->parent);
-                               });
-    return co;
+    return context::callcc(std::allocator_arg, stacks, [body, arg](context::continuation &&parent) {
+        return body(parent.resume(), arg);
+    });
 }
 
-static inline void peer_resume(peer_ref co)
+static inline void peer_resume(peer_ref &co)
 {
-    co->self = co->self.resume();
+    co = co.resume();
 }
 
-static inline void peer_destroy(peer_ref co)
+static inline void peer_destroy(peer_ref &co)
 {
-    delete co;
+    co = context::continuation();
 }
 
 #define peer_kill peer_destroy

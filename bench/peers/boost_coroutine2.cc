@@ -6,60 +6,58 @@
  * kind: stackful
  * needs: libboost-context-dev
  * peer: Boost.Coroutine2, mapped
- * build: $CXX -std=c++20 -O2 -DSTACK=protected_fixedsize_stack $SRC -o $OUT -lboost_context
+ * build: $CXX -std=c++20 -O2 -DNDEBUG -DSTACK=protected_fixedsize_stack $SRC -o $OUT \
+ *        -l:libboost_context.a
  * peer: Boost.Coroutine2, pool
- * build: $CXX -std=c++20 -O2 -DSTACK=pooled_fixedsize_stack $SRC -o $OUT -lboost_context
+ * build: $CXX -std=c++20 -O2 -DNDEBUG -DSTACK=pooled_fixedsize_stack $SRC -o $OUT \
+ *        -l:libboost_context.a
  */
 #include "peer.h"
 
 #include <boost/coroutine2/all.hpp>
-#include <memory>
-#include <new>
+#include <optional>
 
 using coroutine = boost::coroutines2::coroutine<void>;
 
-struct peer_co {
-    alignas(coroutine::push_type) char self[sizeof(coroutine::push_type)]; // what to resume
-    coroutine::pull_type *parent;                                          // what to yield to
+// A coroutine's record is on its own stack: a variable of its body's.
+struct record {
+    coroutine::pull_type &parent; // what to yield to
     void *arg;
 };
-using peer_ref = peer_co *;
-using peer_body = void (*)(peer_ref self);
+using peer_ref = std::optional<coroutine::push_type>;
+using peer_self = record &;
+using peer_body = void (*)(coroutine::pull_type &parent, void *arg);
 
 #define PEER_STACKFUL
 #define PEER_MAIN nullptr
-#define PEER_SELF(self) (self)
-#define PEER_ARG(self) ((self)->arg)
-#define PEER_YIELD(self) ((*(self)->parent)())
+#define PEER_SELF(self) nullptr
+#define PEER_ARG(self) ((self).arg)
+#define PEER_YIELD(self) ((self).parent())
 #define PEER_RETURN(self) return
-#define PEER_BODY(name) static void name(peer_ref self)
+#define PEER_BODY(name)                                                                            \
+    static inline void name##_of(peer_self self) __attribute__((always_inline));                   \
+    static void name(coroutine::pull_type &parent, void *arg)                                      \
+    {                                                                                              \
+        record self{parent, arg};                                                                  \
+        name##_of(self);                                                                           \
+    }                                                                                              \
+    static inline void name##_of([[maybe_unused]] peer_self self)
 
-static inline coroutine::push_type &self_of(peer_ref co)
-{
-    return *std::launder(reinterpret_cast<coroutine::push_type *>(co->self));
-}
-
-static peer_ref peer_create(peer_ref, peer_body body, void *arg, size_t stack_sz)
+static inline peer_ref peer_create(std::nullptr_t, peer_body body, void *arg, size_t stack_sz)
 {
     static boost::coroutines2::STACK stacks(stack_sz);
-    peer_ref co = new peer_co;
-    co->arg = arg;
-    new (co->self) coroutine::push_type(stacks, [body, co](coroutine::pull_type &parent) {
-        co->parent = &parent;
-        body(co);
-    });
-    return co;
+    return peer_ref(std::in_place, stacks,
+                    [body, arg](coroutine::pull_type &parent) { body(parent, arg); });
 }
 
-static inline void peer_resume(peer_ref co)
+static inline void peer_resume(peer_ref &co)
 {
-    self_of(co)();
+    (*co)();
 }
 
-static inline void peer_destroy(peer_ref co)
+static inline void peer_destroy(peer_ref &co)
 {
-    std::destroy_at(&self_of(co));
-    delete co;
+    co.reset();
 }
 
 #define peer_kill peer_destroy

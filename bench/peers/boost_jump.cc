@@ -6,7 +6,13 @@
  * kind: stackful
  * needs: libboost-context-dev
  * peer: Boost jump_fcontext
- * build: $CXX -std=c++20 -O2 $SRC -o $OUT -lboost_context
+ * build: $CXX -std=c++20 -O2 -DNDEBUG $SRC -o $OUT -l:libboost_context.a
+ *
+ * needs: libboost-context-dev cargo-web/cargo
+ * registry: crates.io context 2.1.0
+ * peer: Boost jump_fcontext, no control words
+ * build: objects=$(bench/peers/boost.sh no_control_words $OUT) && \
+ *        $CXX -std=c++20 -O2 -DNDEBUG $SRC $objects -o $OUT -l:libboost_context.a
  */
 #include "peer.h"
 

@@ -3,7 +3,7 @@
 --
 -- LuaJIT's coroutines. Their stacks grow by themselves: the sizes of stacks are ignored; their
 -- locals lie in memory at all times, so there is no workload with live registers. Relies on
--- luajit and its ffi, for the clock.
+-- luajit and its ffi, for the clock, and on /proc.
 --
 -- kind: interpreted, stackful
 -- needs: luajit
@@ -11,6 +11,7 @@
 -- build: cp "$SRC" "$OUT"
 
 local ffi = require("ffi")
+local new_table = require("table.new")
 local create, resume, yield = coroutine.create, coroutine.resume, coroutine.yield
 
 -- ---- Clock and checks --------------------------------------------------------------------------
@@ -92,10 +93,12 @@ local function end_all(all, ct)
     end
 end
 
--- The first resume, which starts it, and the last, which ends it, are not measured.
-local function switch(body, ct)
+-- The first resume, which starts it, and the last, which ends it, are not measured. What disturbs
+-- is called while it is suspended.
+local function switch(body, ct, disturb)
     local co = create(body)
     resume_rounds({co}, 1, 1, ct + 1)
+    disturb()
     local ns = ns_each(ct, function()
         for round = 2, ct + 1 do
             local _, yields = resume(co)
@@ -108,11 +111,11 @@ local function switch(body, ct)
     print(("ns %.3f"):format(ns))
 end
 
-local function create_all(ct)
-    local all = {}
+local function create_all(ct, body)
+    local all = new_table(ct, 0)
     local ns = ns_each(ct, function()
         for i = 1, ct do
-            all[i] = create(flat)
+            all[i] = create(body)
         end
     end)
     return all, ns
@@ -146,13 +149,13 @@ local SWITCH = 2
 
 local function cycle(ct, switches)
     collectgarbage()
-    local all, create_ns = create_all(ct)
+    local all, create_ns = create_all(ct, flat)
     local switch_ns = ns_each(ct * switches, function()
         resume_rounds(all, 1, switches, switches)
     end)
     local last_ns = ns_each(ct, function() end_all(all) end)
     local destroy_ns = drop(all)
-    all = create_all(ct)
+    all = create_all(ct, flat)
     resume_rounds(all, 1, 1, 2)
     return {create_ns, switch_ns, last_ns, destroy_ns, drop(all)}
 end
@@ -173,14 +176,62 @@ end
 
 -- The round that starts them is not measured.
 local function many(ct, rounds)
-    local cold = create_all(ct)
+    local cold = create_all(ct, flat)
     resume_rounds(cold, 1, 1, 2)
     drop(cold)
-    local all, create_ns = create_all(ct)
+    local all, create_ns = create_all(ct, flat)
     resume_rounds(all, 1, 1, rounds + 1)
     local switch_ns = ns_each(ct * rounds, function() resume_rounds(all, 2, rounds) end)
     end_all(all)
     print(("create_ns %.3f\nswitch_ns %.3f"):format(create_ns, switch_ns))
+end
+
+-- ---- Memory ------------------------------------------------------------------------------------
+
+local SLOT_BYTES = 8 -- of a value, on a coroutine's stack as in a table
+local PAGE_BYTES = 4096
+
+local function resident_bytes()
+    local statm = assert(io.open("/proc/self/statm"))
+    local _, pages = statm:read("*n", "*n")
+    statm:close()
+    return pages * PAGE_BYTES
+end
+
+-- A body with so many numbers alive across each yield. The first one counts the yields; after each,
+-- the second and the last are as they were.
+local function holder(ct)
+    local names = {}
+    for i = 1, ct do
+        names[i] = "n" .. i
+    end
+    local text = ([[
+        local yield, check = ...
+        return function(ct)
+            local %s = 1%s
+            while n1 <= ct do
+                yield(n1)
+                check(n%d == n%d, "a live value changed")
+                n1 = n1 + 1
+            end
+        end
+    ]]):format(table.concat(names, ", "), (", ct"):rep(ct - 1), math.min(2, ct), ct)
+    return assert(loadstring(text))(yield, check)
+end
+
+-- So many coroutines are suspended, each with so many bytes of its own; two rounds start them and
+-- warm up. None of them is garbage, so the collector rests while they are made.
+local function share(ct, live_bytes, rounds)
+    local body = holder(math.ceil(live_bytes / SLOT_BYTES))
+    collectgarbage()
+    collectgarbage("stop")
+    local before = resident_bytes()
+    local all, create_ns = create_all(ct, body)
+    resume_rounds(all, 1, 2, rounds + 2)
+    local bytes = (resident_bytes() - before) / ct - SLOT_BYTES
+    local ns = ns_each(ct * rounds, function() resume_rounds(all, 3, rounds) end)
+    end_all(all)
+    print(("create_ns %.3f\nns %.3f\nbytes %.3f"):format(create_ns, ns, bytes))
 end
 
 -- ---- Skynet ------------------------------------------------------------------------------------
@@ -270,17 +321,19 @@ end
 
 local skynets = {nested = run_nested, scheduler = run_scheduled}
 local workloads = {
-    switch = function(ct) switch(flat, number(ct)) end,
-    switch_deep = function(ct) switch(deep, number(ct)) end,
+    switch = function(ct) switch(flat, number(ct), function() end) end,
+    switch_deep = function(ct) switch(deep, number(ct), function() end) end,
     life = function(ct) life(number(ct)) end,
     table = function(ct, switches) run_table(number(ct), number(switches)) end,
     many = function(ct, _, rounds) many(number(ct), number(rounds)) end,
+    share = function(ct, bytes, rounds) share(number(ct), number(bytes), number(rounds)) end,
 }
 
 -- The division leaves the flag of an inexact result in this thread's MXCSR.
 function workloads.switch_inexact(ct)
-    check(1 / tonumber(3) < 1, "a third is too much")
-    switch(flat, number(ct))
+    switch(flat, number(ct), function()
+        check(1 / tonumber(3) < 1, "a third is too much")
+    end)
 end
 
 function workloads.skynet(kind, leaves)

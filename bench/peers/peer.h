@@ -9,6 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#ifdef __cplusplus
+#include <utility>
+#endif
 
 #define ABSENT 77 /* exit status: the peer has no such workload */
 
@@ -37,6 +40,17 @@ static inline void *get_memory(size_t sz)
     check(ptr != NULL, "out of memory");
     return ptr;
 }
+
+/* Handles of some coroutines in C++ have constructors and destructors. */
+#ifdef __cplusplus
+#define NEW_ARRAY(type, ct) (new type[ct])
+#define DELETE_ARRAY(array) (delete[](array))
+#define MOVE(value) std::move(value)
+#else
+#define NEW_ARRAY(type, ct) ((type *)get_memory((ct) * sizeof(type)))
+#define DELETE_ARRAY(array) free(array)
+#define MOVE(value) (value)
+#endif
 
 /* Integers, since a conversion of such a size would be inexact and so raise a flag in MXCSR. */
 static inline int64_t now_ns(void)

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 typedef struct peer_co *peer_ref;
+typedef peer_ref peer_self;
 typedef void (*peer_body)(peer_ref self);
 
 struct peer_co {

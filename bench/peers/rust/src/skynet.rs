@@ -1,171 +1,167 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Skynet: a coroutine makes ten others, each of them ten more, down to the leaves; every leaf is
-//! a number, every other one adds up what its children found. Coroutines that have ended lend
-//! their stacks to new ones.
+//! a number, every other one adds up what its children found.
 
-use crate::{check, Body, Coroutine, Yield, STACK_BYTES};
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use crate::{Body, Coroutine, Yield, STACK_BYTES};
+use std::marker::PhantomData;
+use std::ptr::null_mut;
 
-const CHILDREN: u64 = 10;
+pub(crate) const CHILDREN: u64 = 10;
 
-/// The leaves below a coroutine: a leaf itself where there is one.
-#[derive(Clone, Copy)]
-struct Leaves {
-    first: u64,
-    ct: u64,
-}
+/// A body of a task, that is a pointer to it. The task outlives its coroutine.
+macro_rules! body {
+    ($name:ident, |$task:ident, $own:ident| $run:block) => {
+        struct $name<C>(*mut Task<C>);
 
-impl Leaves {
-    fn all(ct: u64) -> Self {
-        let mut rest = ct;
-        while rest % CHILDREN == 0 {
-            rest /= CHILDREN;
+        impl<C> Clone for $name<C> {
+            fn clone(&self) -> Self {
+                *self
+            }
         }
-        check(rest == 1, "the leaves of skynet are a power of ten");
-        Leaves { first: 0, ct }
-    }
 
-    fn children(self) -> [Leaves; CHILDREN as usize] {
-        let ct = self.ct / CHILDREN;
-        std::array::from_fn(|child| Leaves {
-            first: self.first + child as u64 * ct,
-            ct,
-        })
-    }
+        impl<C> Copy for $name<C> {}
+
+        impl<C: Coroutine> Body for $name<C> {
+            fn run<Y: Yield>(self, $own: &mut Y) {
+                let $task = self.0;
+                unsafe { $run }
+            }
+        }
+    };
 }
 
-type Ended<C> = Rc<RefCell<Vec<C>>>;
+struct Task<C> {
+    first: u64, // number of the first leaf below
+    ct: u64,    // leaves below; a leaf itself where it is 1
+    sum: u64,
+    // By scheduler only.
+    parent: *mut Task<C>,
+    next: *mut Task<C>, // in the run queue
+    queue: *mut Queue<C>,
+    co: Option<C>,
+    pending: u64, // children that have not reported yet
+    is_done: bool,
+}
 
-fn start<C: Coroutine, B: Body>(ended: &Ended<C>, body: B) -> C {
-    let lent = ended.borrow_mut().pop();
-    match lent {
-        Some(co) => co.renew(body),
-        None => C::new(STACK_BYTES, body),
+impl<C: Coroutine> Task<C> {
+    fn whole(leaves: u64, queue: *mut Queue<C>) -> Self {
+        Task {
+            first: 0,
+            ct: leaves,
+            sum: 0,
+            parent: null_mut(),
+            next: null_mut(),
+            queue,
+            co: None,
+            pending: 0,
+            is_done: false,
+        }
+    }
+
+    fn child(&self, i: usize) -> Self {
+        let ct = self.ct / CHILDREN;
+        Task {
+            first: self.first + i as u64 * ct,
+            ..Task::whole(ct, self.queue)
+        }
+    }
+
+    /// Those of ten children, which have one body or the other.
+    fn start<Leaf: Body, Inner: Body>(&self, leaf: Leaf, inner: Inner) -> C {
+        if self.ct == 1 {
+            C::new(STACK_BYTES, leaf)
+        } else {
+            C::new(STACK_BYTES, inner)
+        }
     }
 }
 
 // ---- Nested: a parent makes its ten children, then resumes one after the other -----------------
 
-struct Nested<C> {
-    leaves: Leaves,
-    ended: Ended<C>,
-}
+body!(NestedLeaf, |task, _own| {
+    (*task).sum = (*task).first;
+});
 
-impl<C: Coroutine> Body for Nested<C> {
-    fn run<Y: Yield>(self, _: &mut Y) -> u64 {
-        if self.leaves.ct == 1 {
-            return self.leaves.first;
-        }
-        let children = self
-            .leaves
-            .children()
-            .map(|leaves| nested_co(leaves, &self.ended));
-        children
-            .map(|child| value_of(child, &self.ended))
-            .iter()
-            .sum()
+body!(NestedInner, |task, _own| {
+    let mut tasks: [Task<C>; CHILDREN as usize] = std::array::from_fn(|i| (*task).child(i));
+    let children = tasks.each_mut().map(|child| {
+        let body = child as *mut Task<C>;
+        child.start(NestedLeaf(body), NestedInner(body))
+    });
+    for (mut co, child) in children.into_iter().zip(&tasks) {
+        co.resume();
+        drop(co);
+        (*task).sum += child.sum;
     }
-}
-
-fn nested_co<C: Coroutine>(leaves: Leaves, ended: &Ended<C>) -> C {
-    start(
-        ended,
-        Nested {
-            leaves,
-            ended: ended.clone(),
-        },
-    )
-}
-
-fn value_of<C: Coroutine>(mut child: C, ended: &Ended<C>) -> u64 {
-    let value = child.resume().expect("a child that only returns");
-    ended.borrow_mut().push(child);
-    value
-}
+});
 
 pub fn nested<C: Coroutine>(leaves: u64) -> u64 {
-    let ended = Ended::<C>::default();
-    value_of(nested_co(Leaves::all(leaves), &ended), &ended)
+    let mut root = Task::<C>::whole(leaves, null_mut());
+    C::new(STACK_BYTES, NestedInner(&mut root)).resume();
+    root.sum
 }
 
 // ---- By a scheduler: a parent waits until its last child has reported --------------------------
 
-struct Task<C> {
-    leaves: Leaves,
-    parent: Option<Rc<Task<C>>>,
-    co: Cell<Option<C>>,
-    waits_for: Cell<u64>,
-    sum: Cell<u64>,
+/// The tasks that wait, the newest first.
+struct Queue<C>(*mut Task<C>, PhantomData<C>);
+
+unsafe fn make_ready<C>(task: *mut Task<C>) {
+    let queue = (*task).queue;
+    (*task).next = (*queue).0;
+    (*queue).0 = task;
 }
 
-/// The last made runnable runs first, so that few stacks are in use at a time.
-type Runnable<C> = Rc<RefCell<Vec<Rc<Task<C>>>>>;
-
-struct Scheduled<C> {
-    task: Rc<Task<C>>,
-    runnable: Runnable<C>,
-}
-
-fn spawn<C>(runnable: &Runnable<C>, leaves: Leaves, parent: Option<Rc<Task<C>>>) {
-    runnable.borrow_mut().push(Rc::new(Task {
-        leaves,
-        parent,
-        co: Cell::new(None),
-        waits_for: Cell::new(0),
-        sum: Cell::new(0),
-    }));
-}
-
-impl<C: Coroutine> Body for Scheduled<C> {
-    fn run<Y: Yield>(self, own: &mut Y) -> u64 {
-        if self.task.leaves.ct == 1 {
-            return self.task.leaves.first;
+unsafe fn report<C>(task: *mut Task<C>) {
+    (*task).is_done = true;
+    let parent = (*task).parent;
+    if !parent.is_null() {
+        (*parent).sum += (*task).sum;
+        (*parent).pending -= 1;
+        if (*parent).pending == 0 {
+            make_ready(parent);
         }
-        self.task.waits_for.set(CHILDREN);
-        for leaves in self.task.leaves.children() {
-            spawn(&self.runnable, leaves, Some(self.task.clone()));
-        }
-        own.suspend();
-        self.task.sum.get()
     }
 }
 
-/// Adds what a child found to its parent, which is runnable again after the last one.
-fn report<C>(runnable: &Runnable<C>, parent: &Rc<Task<C>>, found: u64) {
-    parent.sum.set(parent.sum.get() + found);
-    parent.waits_for.set(parent.waits_for.get() - 1);
-    if parent.waits_for.get() == 0 {
-        runnable.borrow_mut().push(parent.clone());
+body!(ScheduledLeaf, |task, _own| {
+    (*task).sum = (*task).first;
+    report(task);
+});
+
+body!(ScheduledInner, |task, own| {
+    let mut tasks: Box<[Task<C>; CHILDREN as usize]> =
+        Box::new(std::array::from_fn(|i| (*task).child(i)));
+    (*task).pending = CHILDREN;
+    for child in tasks.iter_mut() {
+        let body = child as *mut Task<C>;
+        child.parent = task;
+        child.co = Some(child.start(ScheduledLeaf(body), ScheduledInner(body)));
+        make_ready(child);
     }
-}
+    own.suspend();
+    drop(tasks);
+    report(task);
+});
 
 pub fn scheduled<C: Coroutine>(leaves: u64) -> u64 {
-    let (runnable, ended) = (Runnable::<C>::default(), Ended::<C>::default());
-    spawn(&runnable, Leaves::all(leaves), None);
-    let mut total = 0;
-    loop {
-        let Some(task) = runnable.borrow_mut().pop() else {
-            break total;
-        };
-        let mut co = task.co.take().unwrap_or_else(|| {
-            start(
-                &ended,
-                Scheduled {
-                    task: task.clone(),
-                    runnable: runnable.clone(),
-                },
-            )
-        });
-        match co.resume() {
-            None => task.co.set(Some(co)),
-            Some(found) => {
-                ended.borrow_mut().push(co);
-                match &task.parent {
-                    Some(parent) => report(&runnable, parent, found),
-                    None => total = found,
-                }
+    let mut queue = Queue(null_mut(), PhantomData);
+    let mut root = Task::<C>::whole(leaves, &mut queue);
+    let root: *mut Task<C> = &mut root;
+    unsafe {
+        (*root).co = Some(C::new(STACK_BYTES, ScheduledInner(root)));
+        make_ready(root);
+        while !queue.0.is_null() {
+            let task = queue.0;
+            queue.0 = (*task).next;
+            if let Some(co) = &mut (*task).co {
+                co.resume();
+            }
+            // Its parent frees it, but only when it is resumed itself.
+            if (*task).is_done {
+                (*task).co = None;
             }
         }
+        (*root).sum
     }
 }
