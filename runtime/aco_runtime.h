@@ -43,8 +43,13 @@
 
 #include "aco.h"
 
+#include <poll.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/uio.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -57,12 +62,14 @@ typedef struct aco_group_s aco_group_t;
 
 #define ACO_ALL_PROCESSORS (-1)
 
-/* Zero in a field is its default. */
+/* Options of a runtime; zero in a field is its default. */
 typedef struct {
     int ct_threads;  /* that run tasks, the caller included; 0: 1; ACO_ALL_PROCESSORS */
     size_t stack_sz; /* bytes of a task's stack; 0: 256 KiB, which are addresses: only pages that
                         were touched are memory */
     size_t guard_sz; /* bytes below each stack that fault; 0: 64 KiB */
+    int ct_offload;  /* most helper threads for aco_offload() and files; 0: 64 */
+    int ct_offload_names; /* most for name look-ups; 0: 16 */
 } aco_run_options_t;
 
 /*
@@ -77,6 +84,21 @@ typedef struct {
  */
 int aco_run(const aco_run_options_t *options, void *(*fn)(void *), void *arg, void **result);
 
+/*
+ * For a thread with a main loop of its own, of glib, Qt or libuv, say: a descriptor that is
+ * readable when tasks have something to do. It stays the same. From the first call on, the thread
+ * may make tasks outside of tasks; they run in aco_run_once(), and must have ended when the thread
+ * ends: that closes the descriptor. Fails as aco_run().
+ */
+int aco_loop_fd(void);
+
+/*
+ * Runs a turn of tasks: what is ready, but not for long. If nothing is, waits for `timeout` ns at
+ * most, or with `timeout` < 0 until something is. Returns 1, or 0 if the thread has no task. Fails
+ * as aco_loop_fd(), which need not have been called.
+ */
+int aco_run_once(int64_t timeout);
+
 /* ==== Tasks ================================================================================== */
 
 /* Where a task runs: on the thread of who makes it, on the first one that is idle, or on the n-th
@@ -85,7 +107,7 @@ int aco_run(const aco_run_options_t *options, void *(*fn)(void *), void *arg, vo
 #define ACO_ANY (-1)
 #define ACO_THREAD(n) ((n) + 1)
 
-/* Zero in a field is its default. */
+/* Options of a task; zero in a field is its default. */
 typedef struct {
     const char *name;   /* shown by messages and aco_print_tasks(); kept, not copied; NULL: none */
     size_t stack_sz;    /* bytes of a stack of its own; 0: that of the runtime's options */
@@ -96,8 +118,8 @@ typedef struct {
 
 /*
  * Makes a task of the caller's thread that runs `fn(arg)` and frees itself at its end. The caller
- * is a task. It goes on; the new task runs when the caller waits. Cost: some 30 ns with its end.
- * Fails with ENOMEM, and with EPERM outside of a task.
+ * is a task, or has a loop by aco_loop_fd(); EPERM if not. It goes on; the new task runs when the
+ * caller waits. Cost: some 30 ns with its end. Fails with ENOMEM.
  */
 int aco_go(void *(*fn)(void *), void *arg);
 
@@ -107,8 +129,8 @@ int aco_go(void *(*fn)(void *), void *arg);
 aco_task_t *aco_spawn(void *(*fn)(void *), void *arg);
 
 /*
- * The same as aco_spawn() with `*task` as what is returned, or with NULL for `task` the same as
- * aco_go(), as `options` say. Fails also with EINVAL for a thread that does not exist, and with
+ * Makes a task as `options` say: by aco_spawn(), with `*task` as what that returns, or with NULL for
+ * `task` by aco_go(). Fails also with EINVAL for a thread that does not exist, and with
  * ECANCELED for a group that was cancelled.
  */
 int aco_go_with(const aco_task_options_t *options, void *(*fn)(void *), void *arg,
@@ -149,7 +171,7 @@ void aco_unpark(aco_task_t *task);
 
 /* ==== Time =================================================================================== */
 
-/* Now. */
+/* The time now. */
 int64_t aco_now(void);
 
 /* The deadline of the running task; INT64_MAX if it has none. */
@@ -212,6 +234,69 @@ int aco_setspecific(aco_key_t key, const void *value);
 /* The value of the running task; NULL outside of one. */
 void *aco_getspecific(aco_key_t key);
 
+/* ==== Input and output ======================================================================= */
+
+/*
+ * These are as their namesakes of POSIX, but only the task waits. They work with descriptors of
+ * every kind, of whatever origin; O_NONBLOCK, SO_RCVTIMEO, SO_SNDTIMEO and MSG_DONTWAIT have the
+ * kernel's meaning, but for descriptors from aco_accept4() and aco_dial() are to be set before the
+ * first wait. Several tasks may wait for one descriptor, in both directions. Each fails also
+ * with ETIMEDOUT, ECANCELED and ENOMEM, and with EBADF if aco_close() ends its wait; none with
+ * EINTR. What was written before a wait failed counts: a short count then. Buffers may be on any
+ * stack. Regular files are read at once as far as they are cached, and else on a helper thread. The
+ * first wait for a descriptor costs a system call. So does each further one, unless the descriptor
+ * is from aco_accept4(), aco_dial() or aco_listen(): close those by aco_close().
+ */
+ssize_t aco_read(int fd, void *buf, size_t sz);
+ssize_t aco_readv(int fd, const struct iovec *iov, int ct);
+ssize_t aco_recv(int fd, void *buf, size_t sz, int flags);
+ssize_t aco_recvfrom(int fd, void *buf, size_t sz, int flags, struct sockaddr *addr,
+                     socklen_t *addr_sz);
+ssize_t aco_recvmsg(int fd, struct msghdr *msg, int flags); /* MSG_WAITALL may return less */
+ssize_t aco_write(int fd, const void *buf, size_t sz);
+ssize_t aco_writev(int fd, const struct iovec *iov, int ct);
+ssize_t aco_send(int fd, const void *buf, size_t sz, int flags);
+ssize_t aco_sendto(int fd, const void *buf, size_t sz, int flags, const struct sockaddr *addr,
+                   socklen_t addr_sz);
+ssize_t aco_sendmsg(int fd, const struct msghdr *msg, int flags);
+ssize_t aco_sendfile(int fd, int in, int64_t *offset, size_t sz);
+int aco_connect(int fd, const struct sockaddr *addr, socklen_t addr_sz);
+int aco_shutdown(int fd, int how);
+
+/* Accepts a connection. Does not set O_NONBLOCK: a listener that other processes share should have
+ * it set, and be waited for by aco_wait_fd(), or one of them may take the connection, and the thread
+ * waits. */
+int aco_accept4(int fd, struct sockaddr *addr, socklen_t *addr_sz, int flags);
+
+/* Closes a descriptor. Before the number can be used again, the waits for it end, of tasks of all
+ * threads: with EBADF, or in aco_poll() with POLLNVAL. The thread waits if SO_LINGER says so. */
+int aco_close(int fd);
+
+/* Read or write until `sz` bytes are done, the end, or an error: then a short count if something is
+ * done, or else 0 or -1. */
+ssize_t aco_read_all(int fd, void *buf, size_t sz);
+ssize_t aco_write_all(int fd, const void *buf, size_t sz);
+
+/* Waits for several descriptors. */
+int aco_poll(struct pollfd *fds, nfds_t ct, int timeout_ms);
+
+/* Waits for POLLIN, POLLOUT and so on; returns what has come of `events`, POLLERR and POLLHUP. */
+int aco_wait_fd(int fd, int events);
+
+/*
+ * Listens at or connects to `address` in `network`: "tcp", "tcp4", "tcp6", "udp" with "HOST:PORT",
+ * "[::1]:80" or ":0", a port being a number or a name of a service, or "unix" with a path, which
+ * with '@' at its start is no file. Returns a close-on-exec descriptor, of TCP with TCP_NODELAY. A
+ * listener of TCP has SO_REUSEADDR, and with "tcp+" (also "tcp4+", "tcp6+") SO_REUSEPORT, for one
+ * in each thread; without a host it is for both families where there are two. Dialling tries all
+ * addresses of the host, families in turn, and the next one 250 ms after the last if that has not
+ * answered (RFC 8305); the first to answer counts. "udp" listens without a connection. Fails with
+ * EINVAL for an address that makes no sense, ENOENT for a name that is not found, EAGAIN if it can
+ * not be looked up now, and as bind(2), listen(2) and connect(2) do.
+ */
+int aco_listen(const char *network, const char *address);
+int aco_dial(const char *network, const char *address);
+
 /* ==== Between tasks ========================================================================== */
 
 /*
@@ -226,8 +311,8 @@ typedef struct {
     struct aco_i_node_s *first, *last;
 } aco_i_queue_t;
 
-/* Fails with EDEADLK if the caller holds it already. Unlocking what the caller has not locked
- * aborts. Cost: some 10 ns both without contention. */
+/* A mutex. Locking fails with EDEADLK if the caller holds it already. Unlocking what the caller has
+ * not locked aborts. Cost: some 10 ns both without contention. */
 typedef struct {
     aco_task_t *owner;
     aco_i_queue_t waiting;
@@ -237,7 +322,7 @@ int aco_mutex_lock(aco_mutex_t *mutex);
 int aco_mutex_try_lock(aco_mutex_t *mutex); /* EBUSY if it is locked */
 int aco_mutex_unlock(aco_mutex_t *mutex);
 
-/* Readers share it. Who wants to read waits behind who wants to write. */
+/* A lock that readers share. Who wants to read waits behind who wants to write. */
 typedef struct {
     aco_task_t *writer;
     size_t ct_readers;
@@ -248,8 +333,8 @@ int aco_rwlock_read_lock(aco_rwlock_t *rwlock);
 int aco_rwlock_write_lock(aco_rwlock_t *rwlock);
 int aco_rwlock_unlock(aco_rwlock_t *rwlock);
 
-/* `mutex` is locked by the caller, unlocked during the wait, and locked again when the call
- * returns, whatever it returns. There are no wake-ups without a signal. */
+/* A condition. `mutex` is locked by the caller, unlocked during the wait, and locked again when the
+ * call returns, whatever it returns. There are no wake-ups without a signal. */
 typedef struct {
     aco_i_queue_t waiting;
     aco_i_lock_t lock;
@@ -258,6 +343,7 @@ int aco_cond_wait(aco_cond_t *cond, aco_mutex_t *mutex);
 int aco_cond_signal(aco_cond_t *cond);
 int aco_cond_broadcast(aco_cond_t *cond);
 
+/* A semaphore. Acquiring takes one of its count and waits while that is 0. */
 typedef struct {
     size_t ct;
     aco_i_queue_t waiting;
@@ -299,7 +385,7 @@ int aco_chan_send(aco_chan_t *chan, const void *item);
 /* Receives an item into `item`; returns 1, or 0 if the channel is closed and empty. */
 int aco_chan_recv(aco_chan_t *chan, void *item);
 
-/* The same, but where they would wait, they fail with EAGAIN. */
+/* Send or receive, but fail with EAGAIN where they would wait. */
 int aco_chan_try_send(aco_chan_t *chan, const void *item);
 int aco_chan_try_recv(aco_chan_t *chan, void *item);
 
@@ -327,11 +413,61 @@ typedef struct {
  */
 int aco_select(aco_case_t *cases, size_t ct, int wait);
 
+/* ==== Helper threads, files, names, processes, signals ======================================= */
+
+/*
+ * Runs `fn(arg)` on a helper thread, while only the task waits, and returns what it returned, with
+ * its errno: for what blocks or computes long. Helpers start when they are needed, up to
+ * `ct_offload` of a runtime, and end after some idle seconds; their signals are blocked. More calls
+ * than that wait their turn, and then, until it comes, the wait can fail: NULL, and `fn` is not
+ * called. Once it has begun, neither cancelling nor a deadline ends the wait. Where no thread can
+ * be had, and outside of a task, `fn` runs on the caller's. Aborts if `arg` points into a stack
+ * that other tasks use meanwhile, such as that of a task with `shares_stack`. Cost: some 4 us.
+ */
+void *aco_offload(void *(*fn)(void *), void *arg);
+
+/*
+ * As open(), pread(), pwrite() and fsync(). What is cached is read at once; the rest is done by
+ * helper threads, as by aco_offload(): cancelling and deadlines end the wait for a helper, but not
+ * what it has begun. Opening is different: the wait can end, and the helper, which stays busy while
+ * a FIFO has nobody at its other end, closes what it opens; but the file may have been made.
+ */
+int aco_open(const char *path, int flags, ... /* mode_t mode */);
+ssize_t aco_pread(int fd, void *buffer, size_t sz, int64_t offset);
+ssize_t aco_pwrite(int fd, const void *buffer, size_t sz, int64_t offset);
+int aco_fsync(int fd);
+
+/*
+ * As getaddrinfo() and getnameinfo(): they return 0 or an EAI_ error; EAI_SYSTEM with errno if the
+ * wait failed. Numeric addresses are done at once, and all else by `ct_offload_names` helpers; one
+ * whose task waits no more goes on until the look-up ends, perhaps after aco_run() has returned.
+ */
+struct addrinfo;
+int aco_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
+                    struct addrinfo **list);
+int aco_getnameinfo(const struct sockaddr *address, socklen_t address_sz, char *host,
+                    socklen_t host_sz, char *service, socklen_t service_sz, int flags);
+
+/* As waitpid(). If the wait fails, no child was taken. Only the end of a single process is waited
+ * for without a helper thread; `ct_offload` of them can wait for others. */
+pid_t aco_waitpid(pid_t pid, int *status, int options);
+
+/* As sigwaitinfo(): waits for one of the signals of `set`, which are blocked in all threads, and
+ * returns its number. `info` may be NULL. */
+#ifdef SI_USER /* <signal.h> has siginfo_t, so unless in strict C without POSIX */
+int aco_wait_signal(const sigset_t *set, siginfo_t *info);
+#endif
+
 /* ==== Looking inside ========================================================================= */
 
 /* Prints a line for each task of the process that has not ended: id, name, state, what it waits for
- * and since when, deadline. What runs on other threads meanwhile is shown as it happens to be. */
+ * and since when, deadline, bytes of its stack that it uses. What runs on other threads meanwhile
+ * is shown as it happens to be. */
 void aco_print_tasks(FILE *stream);
+
+/* Prints that on stderr whenever the process gets `signal`, by a thread that waits for it. Fails as
+ * pipe2(2), pthread_create(3) and sigaction(2) do. */
+int aco_print_tasks_on(int signal);
 
 /* What the runtimes of the process have, and did so far. */
 typedef struct {
@@ -341,6 +477,7 @@ typedef struct {
     uint64_t ct_wakes;    /* ends of waits */
     uint64_t ct_polls;    /* looks at what has happened outside */
     uint64_t ct_timers;   /* waits that have a deadline now */
+    uint64_t ct_offloads; /* jobs for helper threads */
     uint64_t stacks_sz;   /* bytes mapped for stacks; memory is taken only where touched */
 } aco_stats_t;
 void aco_stats(aco_stats_t *stats);

@@ -153,20 +153,6 @@ int aco_chan_close(aco_chan_t *chan)
 
 /* ==== One channel ============================================================================ */
 
-/* The stress build moves all frames. */
-#ifdef ACO_CONFIG_STRESS
-#define IS_STRESS 1
-#else
-#define IS_STRESS 0
-#endif
-
-/* Whether the frame that `item` is in may be elsewhere while the task waits. */
-static int is_moved(const aco_task_t *self, const void *item)
-{
-    return self->loop != NULL && (self->shares_stack || IS_STRESS || aco_get_co() != self->co) &&
-           aco_on_own_stack(item);
-}
-
 /* Waits for the other side with the lock held, which is released; `item` stays where it is. */
 static outcome_t wait_for_partner(aco_chan_t *chan, void *item, int is_send, aco_task_t *self)
 {

@@ -7,8 +7,14 @@
  *   loop.c    ready queue, switching, waits and how they end
  *   task.c    tasks: start, end, join, park, scopes, locals
  *   group.c   groups, and cancelling
+ *   offload.c helper threads
  *   run.c     a runtime: its threads, from start to end
+ *   embed.c   a loop in another one
+ *   poll.c    descriptors: who waits for them, and closing
+ *   io.c      input and output; net.c: listening and dialling
+ *   process.c ends of processes, signals
  *   sync.c    mutexes and similar; chan.c: channels and select; print.c: what is there
+ *   files.c   files; names.c: name look-ups
  *
  * A wait
  *   A call that waits opens the wait of its task by aco_i_open_wait(), makes it known to something
@@ -30,14 +36,19 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#define _FILE_OFFSET_BITS 64
 
 #include "aco_runtime.h"
 #include "aco_stack_pool.h"
 
+#include <poll.h>
 #include <pthread.h>
+#include <sys/uio.h>
 
 #define HIDDEN __attribute__((visibility("hidden")))
 #define NO_DEADLINE INT64_MAX
+/* Of a function that reads, for people, what other threads may write meanwhile. */
+#define READS_RACILY __attribute__((no_sanitize_thread))
 
 typedef struct loop_s loop_t;
 typedef struct runtime_s runtime_t;
@@ -106,10 +117,17 @@ typedef enum {
     WAIT_CLOSED /* what it waited for was closed */
 } outcome_t;
 
-typedef enum { TASK_FREE, TASK_NEW, TASK_READY, TASK_RUNNING, TASK_WAITING, TASK_ENDED } state_t;
+typedef enum __attribute__((packed)) {
+    TASK_FREE,
+    TASK_NEW,
+    TASK_READY,
+    TASK_RUNNING,
+    TASK_WAITING,
+    TASK_ENDED
+} state_t;
 
 /* Why a task waits, for people. */
-typedef enum {
+typedef enum __attribute__((packed)) {
     FOR_NOTHING,
     FOR_JOIN,
     FOR_PARK,
@@ -122,19 +140,27 @@ typedef enum {
     FOR_WAIT_GROUP,
     FOR_SEND,
     FOR_RECV,
-    FOR_SELECT
+    FOR_SELECT,
+    FOR_INPUT,
+    FOR_OUTPUT,
+    FOR_POLL,
+    FOR_HELPER,
+    FOR_NAME,
+    FOR_PROCESS
 } reason_t;
 
 struct aco_task_s {
-    aco_t *co;            /* NULL before its start, and of a thread */
-    aco_t *suspended;     /* where it goes on: `co`, or a coroutine that it resumed */
-    aco_task_t *next;     /* in a ready queue, an inbox or a list of free ones */
-    loop_t *loop;         /* NULL: of a thread, or of a task that any thread may start */
-    int wait;             /* outcome_t; atomic */
-    int error;            /* errno, while it does not run */
-    int is_woken;         /* of a thread: a futex; atomic */
-    unsigned char state;  /* state_t; of its loop's thread */
-    unsigned char reason; /* reason_t */
+    aco_t *co;        /* NULL before its start, and of a thread */
+    aco_t *suspended; /* where it goes on: `co`, or a coroutine that it resumed */
+    aco_task_t *next; /* in a ready queue, an inbox or a list of free ones */
+    loop_t *loop;     /* NULL: of a thread, or of a task that any thread may start */
+    runtime_t *runtime;
+    int wait;       /* outcome_t; atomic */
+    int error;      /* errno, while it does not run */
+    const char *sp; /* about where its stack pointer is, while it does not run */
+    int is_woken;   /* of a thread: a futex; atomic */
+    state_t state;  /* of its loop's thread */
+    reason_t reason;
     char shares_stack;
     char is_joinable;
     char is_cancelled; /* atomic */
@@ -147,9 +173,11 @@ struct aco_task_s {
     size_t timer;    /* place in the heap; 0: none is set */
     node_t node;
     size_t selected; /* `kind` of the node by which a channel ended its wait */
+    int fd;          /* a descriptor that it waits for */
     void *(*fn)(void *);
     void *arg; /* and its result */
     const char *name;
+    const char *stack_top;
     size_t stack_sz; /* bytes; 0: the pool's */
     uint64_t id;
     aco_task_t *joiner;
@@ -182,27 +210,73 @@ struct loop_s {
     aco_task_t **timers; /* a heap by wake_at, the first one in [1] */
     size_t ct_timers, timers_sz;
     int epoll_fd, event_fd;
-    uint32_t random; /* not 0 */
-    int index;       /* in its runtime */
+    int timer_fd;        /* < 0: the loop is not embedded in another one */
+    int has_descriptors; /* that its epoll_fd watches, or once did */
+    uint32_t random;     /* not 0 */
+    int index;           /* in its runtime */
     int error_at_start;
     pthread_t thread;
-    uint64_t ct_started, ct_switches, ct_wakes, ct_polls;
+    uint64_t ct_started, ct_switches, ct_wakes, ct_polls, ct_offloads;
 };
+
+/* Each kind has a pool of helper threads. */
+typedef enum {
+    HELPERS_FOR_FILES,
+    HELPERS_FOR_NAMES,
+    HELPERS_FOR_PROCESSES,
+    CT_HELPERS_KINDS
+} helpers_kind_t;
+
+typedef struct helpers_s helpers_t;
 
 struct runtime_s {
     loop_t *loops;
     int ct_loops;
     size_t stack_sz;
     unsigned pool_flags;
-    uint64_t ct_tasks; /* atomic: not ended */
-    lock_t lock;       /* of what follows, and of its groups */
+    uint64_t ct_tasks;    /* atomic: not ended */
+    unsigned ct_touching; /* atomic: other threads that may use it after its last task has ended */
+    lock_t lock;          /* of what follows, and of its groups */
     aco_task_t *free_tasks;
     struct chunk_s *chunks;
-    aco_task_t *first_any, *last_any; /* may start on any thread; first_any is atomic, too */
-    runtime_t *next;                  /* of the process */
+    aco_task_t *first_any, *last_any;     /* may start on any thread; first_any is atomic, too */
+    helpers_t *helpers[CT_HELPERS_KINDS]; /* NULL: not needed so far */
+    int most_helpers[CT_HELPERS_KINDS];
+    runtime_t *next; /* of the process */
 };
 
 extern HIDDEN __thread loop_t *aco_i_loop; /* that runs on this thread */
+
+/* Keeps a runtime, one of whose tasks the caller has claimed or is to join, until it is untouched. */
+static inline void aco_i_touch(runtime_t *runtime)
+{
+    __atomic_add_fetch(&runtime->ct_touching, 1, __ATOMIC_SEQ_CST);
+}
+
+static inline void aco_i_untouch(runtime_t *runtime)
+{
+    __atomic_sub_fetch(&runtime->ct_touching, 1, __ATOMIC_RELEASE);
+}
+
+/* The stress build moves all frames. */
+#ifdef ACO_CONFIG_STRESS
+#define IS_STRESS 1
+#else
+#define IS_STRESS 0
+#endif
+
+/* Whether the frame that `ptr` points into may be elsewhere while the running task waits. */
+static inline int is_moved(const aco_task_t *self, const void *ptr)
+{
+    const aco_t *co = aco_get_co();
+    int may_be = self->loop != NULL && (self->shares_stack || IS_STRESS || co != self->co);
+    for (; may_be && co != NULL && co->share_stack != NULL; co = co->main_co) {
+        if ((uintptr_t)ptr - (uintptr_t)co->share_stack->ptr < co->share_stack->sz) {
+            return 1;
+        }
+    }
+    return 0;
+}
 
 /* ---- timer.c ---- */
 
@@ -230,13 +304,61 @@ HIDDEN outcome_t aco_i_wait(aco_task_t *task);
 HIDDEN int aco_i_claim(aco_task_t *task, outcome_t outcome);
 /* Makes a task ready whose wait the caller has claimed. */
 HIDDEN void aco_i_make_ready(aco_task_t *task);
+/* The same, but until a point in time at most: WAIT_NONE if that has come. */
+HIDDEN outcome_t aco_i_wait_until(aco_task_t *task, int64_t until);
 /* 0 for WAIT_EVENT, or else -1 with errno. */
 HIDDEN int aco_i_result(outcome_t outcome);
 /* Runs tasks until the runtime has none. */
 HIDDEN void aco_i_run_loop(loop_t *loop);
+/* A turn: looks at what has happened, and waits for `most` ns at most (< 0: for ever) if no task is
+ * ready; then runs some that are. */
+HIDDEN void aco_i_run_turn(loop_t *loop, int64_t most);
+/* What epoll reports if a loop was woken, and if its timerfd expired. */
+#define ACO_I_INBOX UINT64_MAX
+#define ACO_I_TIMER (UINT64_MAX - 1)
 /* Has a loop look at its inbox and at tasks that any thread may start. */
 HIDDEN void aco_i_wake_loop(loop_t *loop);
 HIDDEN int64_t aco_i_clock(void);
+/* Of `ns` from now, without overflow. */
+HIDDEN int64_t aco_i_after(int64_t ns);
+
+/* ---- poll.c ---- */
+
+typedef struct aco_i_fd_s fd_t;
+
+/* How often a number was closed, and how many events it had. */
+typedef struct {
+    uint32_t ct_closed, ct_events;
+} moment_t;
+
+/* The entry of a descriptor; NULL with EBADF or ENOMEM. */
+HIDDEN fd_t *aco_i_fd(int fd);
+/* Is taken before a call is tried. */
+HIDDEN moment_t aco_i_moment(const fd_t *entry);
+/* Waits until something that matters for `events` (EPOLLIN or EPOLLOUT) has happened since `since`,
+ * and returns 0: the caller tries again. -1 with EBADF if the descriptor was closed, ETIMEDOUT or
+ * ECANCELED; EAGAIN if `until` has come; EPERM if it never has to be waited for; ENOMEM or ENOSPC.
+ * In a task. */
+HIDDEN int aco_i_wait_for(int fd, fd_t *entry, int events, moment_t since, int64_t until);
+/* poll() in a task, until a point in time. */
+HIDDEN int aco_i_poll(struct pollfd *fds, nfds_t ct, int64_t until);
+/* An event of a descriptor, as epoll reports it. */
+HIDDEN void aco_i_happened(uint64_t data, uint32_t events);
+/* Says that a number is new, and that only aco_close() will close it. */
+HIDDEN void aco_i_own(int fd, int is_tcp);
+/* For how long calls may wait for a descriptor, in ns: what the kernel would do. */
+HIDDEN int64_t aco_i_patience(int fd, fd_t *entry, int events);
+/* After a read from a TCP connection that was shorter than asked for, at a moment: there is nothing
+ * to be read until the next event. */
+HIDDEN void aco_i_set_drained(fd_t *entry, moment_t moment);
+HIDDEN int aco_i_is_drained(const fd_t *entry);
+HIDDEN void aco_i_set_no_socket(fd_t *entry);
+HIDDEN int aco_i_is_no_socket(const fd_t *entry);
+/* For two system calls that must not be parted by another task's. */
+HIDDEN void aco_i_lock_fd(fd_t *entry);
+HIDDEN void aco_i_unlock_fd(fd_t *entry);
+/* Before the epoll_fd of a loop is closed. */
+HIDDEN void aco_i_forget_loop(const loop_t *loop);
 
 /* ---- task.c ---- */
 
@@ -255,6 +377,9 @@ HIDDEN void aco_i_each_task(runtime_t *runtime, void (*fn)(FILE *, const aco_tas
 HIDDEN ACO_NORETURN void aco_i_misuse_of(const char *call, const char *rule);
 
 /* ---- run.c ---- */
+/* A runtime whose first loop, the caller's, may run; NULL with errno. */
+HIDDEN runtime_t *aco_i_begin_runtime(const aco_run_options_t *options);
+HIDDEN void aco_i_end_runtime(runtime_t *runtime);
 HIDDEN void aco_i_each_runtime(void (*fn)(runtime_t *runtime, void *arg), void *arg);
 
 /* ---- sync.c ---- */
@@ -267,5 +392,34 @@ HIDDEN int aco_i_enter_group(aco_group_t *group, aco_task_t *task);
 HIDDEN void aco_i_leave_group(aco_task_t *task);
 /* Clears the owner of each group that the task made, before the task ends. */
 HIDDEN void aco_i_abandon_groups(aco_task_t *task);
+
+/* ---- offload.c ---- */
+
+/*
+ * Runs `fn(arg)` on a helper thread while the running task waits; at once outside of a task, and
+ * where no helper can be had. WAIT_EVENT: `*result` and errno are what it has left.
+ * Otherwise the task was cancelled or its deadline has passed before a helper began; or, with
+ * `discard`, afterwards: then `fn` returns what it got, and discard() is called with that when it
+ * does, or at once if it won't be called.
+ */
+HIDDEN outcome_t aco_i_offload(helpers_kind_t kind, void *(*fn)(void *), void *arg,
+                               void (*discard)(void *), void **result);
+/* Ends the helpers of a runtime that has no tasks. */
+HIDDEN void aco_i_end_helpers(runtime_t *runtime);
+
+/* ---- files.c ---- */
+
+static inline size_t size_of(const struct iovec *iov, int ct)
+{
+    size_t sz = 0;
+    for (int i = 0; i < ct; i++) {
+        sz += iov[i].iov_len;
+    }
+    return sz;
+}
+
+/* As preadv() and pwritev() for what epoll takes for always ready; `offset` -1: that of `fd`. */
+HIDDEN ssize_t aco_i_file_read(int fd, const struct iovec *iov, int ct, int64_t offset);
+HIDDEN ssize_t aco_i_file_write(int fd, const struct iovec *iov, int ct, int64_t offset);
 
 #endif

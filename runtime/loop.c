@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #define SWITCHES_A_TURN 64u
+#define EVENTS 64
 #define STARVED_RETRY 10000000 /* ns after which a task that found no stack tries again */
 
 __thread loop_t *aco_i_loop;
@@ -31,6 +32,12 @@ int64_t aco_i_clock(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+int64_t aco_i_after(int64_t ns)
+{
+    int64_t now = aco_i_clock();
+    return ns > NO_DEADLINE - now ? NO_DEADLINE : now + (ns < 0 ? 0 : ns);
 }
 
 void aco_i_lock_slowly(lock_t *lock)
@@ -86,7 +93,7 @@ aco_task_t *aco_i_self(void)
 void aco_i_open_wait(aco_task_t *task, reason_t reason)
 {
     int wait = (reason == FOR_PARK ? WAIT_PARKED : WAIT_OPEN) + (task->ct_shields != 0);
-    task->reason = (unsigned char)reason;
+    task->reason = reason;
     task->is_woken = 0;
     __atomic_store_n(&task->wait, wait, __ATOMIC_SEQ_CST); /* before is_cancelled is read */
 }
@@ -132,11 +139,14 @@ void aco_i_wake_loop(loop_t *loop)
 static void send_to_loop(aco_task_t *task)
 {
     loop_t *loop = task->loop;
+    runtime_t *runtime = loop->runtime;
+    aco_i_touch(runtime);
     task->next = __atomic_load_n(&loop->inbox, __ATOMIC_RELAXED);
     while (!__atomic_compare_exchange_n(&loop->inbox, &task->next, task, 0, __ATOMIC_SEQ_CST,
                                         __ATOMIC_RELAXED)) {
     }
     aco_i_wake_loop(loop);
+    aco_i_untouch(runtime);
 }
 
 static void wake_thread(aco_task_t *task)
@@ -153,6 +163,10 @@ void aco_i_make_ready(aco_task_t *task)
     } else if (loop == aco_i_loop) {
         loop->ct_wakes++;
         push_ready(loop, task);
+        if (__atomic_load_n(&loop->is_asleep,
+                            __ATOMIC_RELAXED)) { /* between turns of a loop in another one */
+            aco_i_wake_loop(loop);
+        }
     } else {
         send_to_loop(task);
     }
@@ -180,6 +194,10 @@ void aco_unpark(aco_task_t *task)
 
 static outcome_t wait_as_thread(aco_task_t *task)
 {
+    if (aco_i_loop != NULL) {
+        aco_i_misuse_of("a call that waits",
+                        "the thread's own loop stands still meanwhile: make the call in a task");
+    }
     int error = errno;
     while (!__atomic_load_n(&task->is_woken, __ATOMIC_ACQUIRE)) {
         syscall(SYS_futex, &task->is_woken, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
@@ -226,9 +244,11 @@ static inline void suspend(loop_t *loop, aco_task_t *task)
 {
     aco_t *co = aco_get_co();
     task->suspended = co;
+    task->sp = (const char *)__builtin_frame_address(0);
     task->state = TASK_WAITING;
     task->error = *loop->error;
     if (co != task->co) {
+        task->sp = NULL; /* on another stack */
         suspend_inner(loop, co);
         return;
     }
@@ -263,6 +283,18 @@ outcome_t aco_i_wait(aco_task_t *task)
     outcome_t outcome = (outcome_t)__atomic_load_n(&task->wait, __ATOMIC_ACQUIRE);
     __atomic_store_n(&task->wait, WAIT_NONE, __ATOMIC_RELAXED);
     return outcome;
+}
+
+outcome_t aco_i_wait_until(aco_task_t *task, int64_t until)
+{
+    int64_t outer = task->deadline;
+    if (outer <= until) {
+        return aco_i_wait(task);
+    }
+    task->deadline = until;
+    outcome_t outcome = aco_i_wait(task);
+    task->deadline = outer;
+    return outcome == WAIT_DEADLINE ? WAIT_NONE : outcome;
 }
 
 int aco_i_result(outcome_t outcome)
@@ -371,37 +403,60 @@ static int wait_for_events(loop_t *loop, struct epoll_event *events, int ct, int
     return epoll_wait(loop->epoll_fd, events, ct, ms > INT_MAX ? INT_MAX : (int)ms);
 }
 
-/* Looks at what has happened outside, and waits for that while no task is ready. */
-static void look(loop_t *loop)
+/* Wakes tasks whose descriptors have events; waits for one at most for `timeout` ns. */
+static void poll_events(loop_t *loop, int64_t timeout)
+{
+    struct epoll_event events[EVENTS];
+    int ct = wait_for_events(loop, events, EVENTS, timeout);
+    loop->ct_polls++;
+    for (int i = 0; i < ct; i++) {
+        uint64_t data = events[i].data.u64, count;
+        if (data != ACO_I_INBOX && data != ACO_I_TIMER) {
+            aco_i_happened(data, events[i].events);
+            continue;
+        }
+        while (read(data == ACO_I_INBOX ? loop->event_fd : loop->timer_fd, &count, sizeof(count)) <
+                   0 &&
+               errno == EINTR) {
+        }
+    }
+}
+
+/* Looks at what has happened outside, and waits for that while no task is ready, but for `most` ns
+ * at most unless that is < 0. */
+static void look(loop_t *loop, int64_t most)
 {
     empty_inbox(loop);
     loop->now = aco_i_clock();
     aco_i_expire_timers(loop);
     take_any(loop); /* if no thread is idle, one now and then: it must start some time */
     if (loop->first_ready != NULL) {
+        if (loop->has_descriptors) {
+            poll_events(loop, 0);
+        }
         return;
     }
     __atomic_store_n(&loop->is_asleep, 1, __ATOMIC_SEQ_CST);
     if (!has_work(loop)) {
         int64_t timeout = loop->ct_timers == 0 ? -1 : loop->timers[1]->wake_at - loop->now;
-        struct epoll_event event;
-        loop->ct_polls++;
-        if (wait_for_events(loop, &event, 1, timeout) > 0) {
-            uint64_t ct;
-            while (read(loop->event_fd, &ct, sizeof(ct)) < 0 && errno == EINTR) {
-            }
-        }
+        poll_events(loop, most < 0 || (timeout >= 0 && timeout < most) ? timeout : most);
+        loop->now = aco_i_clock();
     }
     __atomic_store_n(&loop->is_asleep, 0, __ATOMIC_SEQ_CST);
+}
+
+void aco_i_run_turn(loop_t *loop, int64_t most)
+{
+    look(loop, most);
+    loop->switches_left = SWITCHES_A_TURN;
+    while (loop->switches_left != 0 && loop->first_ready != NULL) {
+        run_task(loop, pop_ready(loop));
+    }
 }
 
 void aco_i_run_loop(loop_t *loop)
 {
     while (__atomic_load_n(&loop->runtime->ct_tasks, __ATOMIC_SEQ_CST) != 0) {
-        look(loop);
-        loop->switches_left = SWITCHES_A_TURN;
-        while (loop->switches_left != 0 && loop->first_ready != NULL) {
-            run_task(loop, pop_ready(loop));
-        }
+        aco_i_run_turn(loop, -1);
     }
 }

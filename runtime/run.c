@@ -15,6 +15,8 @@
 #define STACK_SZ ((size_t)256 << 10) /* bytes */
 #define MAX_THREADS 1024
 #define MIN_STACK_SZ 4096u
+#define MOST_HELPERS 64 /* of a kind */
+#define MOST_HELPERS_FOR_NAMES 16
 
 static struct {
     lock_t lock;
@@ -27,7 +29,7 @@ static int open_descriptors(loop_t *loop)
 {
     loop->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    struct epoll_event event = {.events = EPOLLIN};
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = ACO_I_INBOX};
     if (loop->event_fd < 0 || loop->epoll_fd < 0) {
         return -1;
     }
@@ -42,7 +44,8 @@ static int begin_loop(loop_t *loop)
     loop->thread = pthread_self();
     loop->now = aco_i_clock();
     loop->random = (uint32_t)loop->now | 1;
-    loop->pool = aco_stack_pool_try_new(runtime->stack_sz, runtime->pool_flags);
+    aco_stack_pool_t *pool = aco_stack_pool_try_new(runtime->stack_sz, runtime->pool_flags);
+    __atomic_store_n(&loop->pool, pool, __ATOMIC_RELEASE);
     loop->main_co = aco_try_create(NULL, NULL, 0, NULL, NULL);
     if (loop->pool == NULL || loop->main_co == NULL || aco_i_reserve_timers(loop, 1) != 0) {
         errno = ENOMEM;
@@ -56,13 +59,23 @@ static void end_loop(loop_t *loop)
     if (loop->share_stack != NULL) {
         aco_share_stack_destroy(loop->share_stack);
     }
-    if (loop->pool != NULL) {
-        aco_stack_pool_destroy(loop->pool);
+    lock(&all.lock); /* aco_stats() asks the pool */
+    aco_stack_pool_t *pool = loop->pool;
+    loop->pool = NULL;
+    unlock(&all.lock);
+    if (pool != NULL) {
+        aco_stack_pool_destroy(pool);
     }
     if (loop->main_co != NULL) {
         aco_destroy(loop->main_co);
     }
     aco_i_release(loop->timers);
+}
+
+/* When nothing is left that might wake the loop. */
+static void close_descriptors(loop_t *loop)
+{
+    aco_i_forget_loop(loop);
     if (loop->event_fd >= 0) {
         close(loop->event_fd);
     }
@@ -187,7 +200,6 @@ static int run_first(runtime_t *runtime, void *(*fn)(void *), void *arg, void **
     task->is_joinable = 1;
     task->loop = loop;
     runtime->ct_tasks = 1;
-    enter_in_list(runtime);
     pthread_mutex_lock(&start.mutex);
     start.may_run = 1;
     pthread_cond_broadcast(&start.cond);
@@ -198,7 +210,6 @@ static int run_first(runtime_t *runtime, void *(*fn)(void *), void *arg, void **
     for (int i = 0; i < ct; i++) {
         pthread_join(runtime->loops[i + 1].thread, NULL);
     }
-    take_from_list(runtime);
     if (result != NULL) {
         *result = task->arg;
     }
@@ -222,10 +233,10 @@ static int check(const aco_run_options_t *o, void *(*fn)(void *))
     if (aco_i_loop != NULL || (co != NULL && !aco_is_main_co(co))) {
         return EBUSY;
     }
-    return fn == NULL || o->ct_threads < ACO_ALL_PROCESSORS || o->ct_threads > MAX_THREADS ||
-                   o->guard_sz >> 10 >= 1u << 23
-               ? EINVAL
-               : 0;
+    int makes_sense = o == NULL || (o->ct_threads >= ACO_ALL_PROCESSORS &&
+                                    o->ct_threads <= MAX_THREADS && o->guard_sz >> 10 < 1u << 23 &&
+                                    o->ct_offload >= 0 && o->ct_offload_names >= 0);
+    return fn != NULL && makes_sense ? 0 : EINVAL;
 }
 
 static int ct_processors(void)
@@ -248,34 +259,67 @@ static runtime_t *new_runtime(const aco_run_options_t *o)
     runtime->loops = (loop_t *)(runtime + 1);
     runtime->ct_loops = ct;
     runtime->stack_sz = o->stack_sz == 0 ? STACK_SZ : o->stack_sz;
+    runtime->most_helpers[HELPERS_FOR_FILES] = runtime->most_helpers[HELPERS_FOR_PROCESSES] =
+        o->ct_offload == 0 ? MOST_HELPERS : o->ct_offload;
+    runtime->most_helpers[HELPERS_FOR_NAMES] = o->ct_offload_names == 0 ? MOST_HELPERS_FOR_NAMES
+                                                                        : o->ct_offload_names;
     runtime->pool_flags = ACO_STACK_POOL_GUARD_KIB((o->guard_sz + 1023) / 1024);
     for (int i = 0; i < ct; i++) {
         loop_t *loop = &runtime->loops[i];
         loop->runtime = runtime;
         loop->index = i;
-        loop->event_fd = loop->epoll_fd = -1;
+        loop->event_fd = loop->epoll_fd = loop->timer_fd = -1;
     }
     return runtime;
 }
 
-int aco_run(const aco_run_options_t *options, void *(*fn)(void *), void *arg, void **result)
+runtime_t *aco_i_begin_runtime(const aco_run_options_t *options)
 {
     static const aco_run_options_t defaults;
-    const aco_run_options_t *o = options == NULL ? &defaults : options;
-    int error = check(o, fn);
+    runtime_t *runtime = new_runtime(options == NULL ? &defaults : options);
+    if (runtime != NULL && begin_loop(&runtime->loops[0]) != 0) {
+        int error = errno;
+        end_loop(&runtime->loops[0]);
+        close_descriptors(&runtime->loops[0]);
+        aco_i_release(runtime);
+        errno = error == ENFILE ? EMFILE : error;
+        return NULL;
+    }
+    if (runtime != NULL) {
+        enter_in_list(runtime);
+    }
+    return runtime;
+}
+
+void aco_i_end_runtime(runtime_t *runtime)
+{
+    take_from_list(runtime);
+    while (__atomic_load_n(&runtime->ct_touching, __ATOMIC_ACQUIRE) != 0) {
+        sched_yield();
+    }
+    aco_i_end_helpers(runtime);
+    end_loop(&runtime->loops[0]);
+    for (int i = 0; i < runtime->ct_loops; i++) {
+        close_descriptors(&runtime->loops[i]);
+    }
+    aco_i_free_chunks(runtime);
+    aco_i_release(runtime);
+}
+
+int aco_run(const aco_run_options_t *options, void *(*fn)(void *), void *arg, void **result)
+{
+    int error = check(options, fn);
     if (error != 0) {
         errno = error;
         return -1;
     }
-    runtime_t *runtime = new_runtime(o);
+    runtime_t *runtime = aco_i_begin_runtime(options);
     if (runtime == NULL) {
         return -1;
     }
-    int failed = begin_loop(&runtime->loops[0]) != 0 || run_first(runtime, fn, arg, result) != 0;
+    int failed = run_first(runtime, fn, arg, result) != 0;
     error = errno;
-    end_loop(&runtime->loops[0]);
-    aco_i_free_chunks(runtime);
-    aco_i_release(runtime);
+    aco_i_end_runtime(runtime);
     if (failed) {
         errno = error == ENFILE ? EMFILE : error;
         return -1;

@@ -82,6 +82,7 @@ aco_task_t *aco_i_new_task(loop_t *loop, void *(*fn)(void *), void *arg)
     loop->ct_free_tasks--;
     static uint64_t last_id;
     memset(task, 0, sizeof(*task));
+    task->runtime = loop->runtime;
     task->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
     task->state = TASK_NEW;
     task->fn = fn;
@@ -94,7 +95,7 @@ aco_task_t *aco_i_new_task(loop_t *loop, void *(*fn)(void *), void *arg)
 void aco_i_free_task(aco_task_t *task)
 {
     loop_t *loop = aco_i_loop;
-    runtime_t *runtime = task->loop->runtime;
+    runtime_t *runtime = task->runtime;
     task->state = TASK_FREE;
     if (loop == NULL || loop->runtime != runtime) { /* joined from outside */
         lock(&runtime->lock);
@@ -121,8 +122,8 @@ void aco_i_free_chunks(runtime_t *runtime)
     }
 }
 
-void aco_i_each_task(runtime_t *runtime, void (*fn)(FILE *, const aco_task_t *, int64_t),
-                     FILE *stream)
+READS_RACILY void aco_i_each_task(runtime_t *runtime,
+                                  void (*fn)(FILE *, const aco_task_t *, int64_t), FILE *stream)
 {
     int64_t now = aco_i_clock();
     lock(&runtime->lock);
@@ -182,6 +183,7 @@ int aco_i_start(loop_t *loop, aco_task_t *task)
         return -1;
     }
     task->loop = loop;
+    task->stack_top = (const char *)task->co->share_stack->align_retptr;
     loop->ct_tasks++;
     loop->ct_started++;
     return 0;
@@ -262,7 +264,7 @@ static aco_task_t *make(const aco_task_options_t *options, void *(*fn)(void *), 
     static const aco_task_options_t defaults;
     const aco_task_options_t *o = options == NULL ? &defaults : options;
     loop_t *loop = aco_i_loop;
-    if (loop == NULL || loop->running == NULL) {
+    if (loop == NULL) {
         errno = EPERM;
         return NULL;
     }
@@ -343,16 +345,8 @@ static outcome_t wait_for_end(aco_task_t *task, aco_task_t *self)
     return outcome;
 }
 
-int aco_join(aco_task_t *task, void **result)
+static int join(aco_task_t *task, aco_task_t *self, void **result)
 {
-    if (task == NULL || !task->is_joinable) {
-        aco_i_misuse_of("aco_join", "no task to be joined: pass what aco_spawn() returned, once");
-    }
-    aco_task_t *self = aco_i_self();
-    if (task == self) {
-        errno = EDEADLK;
-        return -1;
-    }
     lock(&task->lock);
     if (task->joiner != NULL) {
         aco_i_misuse_of("aco_join", "another task joins it already: join a task once");
@@ -370,6 +364,26 @@ int aco_join(aco_task_t *task, void **result)
     }
     aco_i_free_task(task);
     return 0;
+}
+
+int aco_join(aco_task_t *task, void **result)
+{
+    if (task == NULL || !task->is_joinable) {
+        aco_i_misuse_of("aco_join", "no task to be joined: pass what aco_spawn() returned, once");
+    }
+    aco_task_t *self = aco_i_self();
+    if (task == self) {
+        errno = EDEADLK;
+        return -1;
+    }
+    runtime_t *runtime = task->runtime;
+    if (self->loop != NULL && self->loop->runtime == runtime) {
+        return join(task, self, result);
+    }
+    aco_i_touch(runtime);
+    int joined = join(task, self, result);
+    aco_i_untouch(runtime);
+    return joined;
 }
 
 /* ==== The running task ======================================================================= */
@@ -409,7 +423,7 @@ int aco_park(void)
     }
     int result = aco_i_result(aco_i_wait(self));
     if (result == 0) {
-        __atomic_store_n(&self->has_token, 0, __ATOMIC_SEQ_CST);
+        __atomic_exchange_n(&self->has_token, 0, __ATOMIC_SEQ_CST); /* sees what was before it */
     }
     return result;
 }
@@ -427,13 +441,6 @@ int64_t aco_deadline(void)
     return self == NULL ? NO_DEADLINE : self->deadline;
 }
 
-/* Of `ns` from now, without overflow. */
-static int64_t after(int64_t ns)
-{
-    int64_t now = aco_i_clock();
-    return ns > NO_DEADLINE - now ? NO_DEADLINE : now + (ns < 0 ? 0 : ns);
-}
-
 int aco_sleep(int64_t ns)
 {
     aco_task_t *self = aco_i_self();
@@ -443,21 +450,16 @@ int aco_sleep(int64_t ns)
         }
         return 0;
     }
-    /* The deadline of the wait is when the task wakes up, if it has no earlier one. */
-    int64_t outer = self->deadline, until = after(ns);
-    int is_cut = outer < until;
-    self->deadline = is_cut ? outer : until;
     aco_i_open_wait(self, FOR_SLEEP);
-    outcome_t outcome = aco_i_wait(self);
-    self->deadline = outer;
-    return outcome == WAIT_DEADLINE && !is_cut ? 0 : aco_i_result(outcome);
+    outcome_t outcome = aco_i_wait_until(self, aco_i_after(ns));
+    return outcome == WAIT_NONE ? 0 : aco_i_result(outcome);
 }
 
 aco_i_scope_t aco_i_enter_within(int64_t ns)
 {
     aco_i_scope_t scope = {NO_DEADLINE, aco_self(), 0, 1};
     if (scope.task != NULL) {
-        int64_t deadline = after(ns);
+        int64_t deadline = aco_i_after(ns);
         scope.deadline = scope.task->deadline;
         scope.task->deadline = deadline < scope.deadline ? deadline : scope.deadline;
     }

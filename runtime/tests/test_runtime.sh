@@ -2,34 +2,46 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The tests of the runtime, natively in all configurations, for i386, and under sanitizers and
-# memcheck; and random programs in a time of their own, which random_tasks.c makes and checks.
+# memcheck; random programs in a time of their own, and descriptors that are closed and reused at
+# random, which random_*.c make and check.
 #
-# parts: native others sanitized
+# parts: native sanitized others
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
 
-readonly TESTS=(tasks sync chan)
+need_cmocka
+
 readonly LIBRARY=(runtime/*.c extra/stack_pool/aco_stack_pool.c aco.c acosw.S)
 readonly INCLUDE=(-I. -Iruntime -Iruntime/tests -Iextra/stack_pool)
-readonly WRAPPED=-Wl,--wrap=clock_gettime,--wrap=epoll_wait,--wrap=syscall
+# What programs are linked with --wrap for.
+declare -rA WRAPPED=(
+    [random_tasks]="clock_gettime epoll_wait syscall"
+    [test_io]="getsockopt"
+    [test_offload]="pthread_create pthread_cond_timedwait syscall getaddrinfo getnameinfo"
+    [test_process]="syscall"
+)
+
+readonly TESTS=(test_{tasks,sync,chan,io,embed,offload,process})
+readonly RANDOM_TESTS=(random_{tasks,descriptors})
 
 # build COMPILER OPTION...: all the programs, in $TMP.
 build() {
-    local sources name objects=()
+    local sources name objects=() wrapped library
     read -ra sources <<<"${LIBRARY[*]}"
     for name in "${sources[@]}"; do
         objects+=("$TMP/$(basename "$name").o")
         must "$*: $name does not compile" "$@" -std=gnu99 -g "${C_WARNINGS[@]}" "${INCLUDE[@]}" \
             -pthread -c "$name" -o "${objects[-1]}"
     done
-    for name in "${TESTS[@]}"; do
-        must "$*: test_$name.c does not build" "$@" -std=gnu99 -g "${C_WARNINGS[@]}" \
-            "${INCLUDE[@]}" -pthread "runtime/tests/test_$name.c" "${objects[@]}" \
-            -o "$TMP/test_$name" -lcmocka
+    for name in "${TESTS[@]}" "${RANDOM_TESTS[@]}"; do
+        read -ra wrapped <<<"${WRAPPED[$name]:-}"
+        library=()
+        [[ $name == random_* ]] || library=(-lcmocka)
+        must "$*: $name.c does not build" "$@" -std=gnu99 -g "${C_WARNINGS[@]}" "${INCLUDE[@]}" \
+            -pthread "runtime/tests/$name.c" "${objects[@]}" "${wrapped[@]/#/-Wl,--wrap=}" \
+            -o "$TMP/$name" "${library[@]}"
     done
-    must "$*: random_tasks.c does not build" "$@" -std=gnu99 -g "${C_WARNINGS[@]}" "${INCLUDE[@]}" \
-        -pthread "$WRAPPED" runtime/tests/random_tasks.c "${objects[@]}" -o "$TMP/random_tasks"
 }
 
 # check CT_PROGRAMS COMPILER OPTION...
@@ -38,9 +50,13 @@ check() {
     shift
     build "$@"
     for name in "${TESTS[@]}"; do
-        must "$*: test_$name fails" "$TMP/test_$name"
+        must "$*: $name fails" "$TMP/$name"
     done
     must "$*: a random program fails" "$TMP/random_tasks" "$ct" "$SEED"
+    must "$*: random descriptors" "$TMP/random_descriptors" $((ct * 5)) "$SEED"
+    # To TSan it is a race if one thread closes what another one reads.
+    [[ $* == *=thread* ]] ||
+        must "$*: random descriptors, two threads" "$TMP/random_descriptors" $((ct / 4)) "$SEED" 2
     echo "$*"
 }
 
@@ -61,16 +77,18 @@ check_native() {
 }
 
 check_others() {
+    local is_tested=0
     if have clang; then
         check 20000 clang -O2
+        is_tested=1
     else
         echo "clang: not available, not tested"
     fi
-    if [[ -n $M32 && -n $(find /usr/lib/i386-linux-gnu -name 'libcmocka.so' 2>/dev/null) ]]; then
+    if [[ " ${WIDTHS[*]} " == *" -m32 "* ]]; then
         check 5000 "${compiler[@]}" -m32 -O2
-    else
-        echo "i386: not tested"
+        is_tested=1
     fi
+    ((is_tested)) || skip "neither clang nor i386 here"
 }
 
 check_sanitized() {
@@ -78,7 +96,7 @@ check_sanitized() {
     check 500 "${compiler[@]}" -O1 -fsanitize=thread
 }
 
-(($# == 0)) && set -- native others sanitized
+(($# == 0)) && set -- native sanitized others
 for part; do
     "check_$part"
 done

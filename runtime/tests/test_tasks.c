@@ -675,9 +675,31 @@ static void *is_printed(void *arg)
     fclose(stream);
     CHECK(strstr(text, "\"sleeper\": waits for a time since") != NULL);
     CHECK(strstr(text, "\"\": running") != NULL);
+    const char *used = strstr(text, " bytes of stack");
+    CHECK(used != NULL && used[-1] >= '0' && used[-1] <= '9');
+    CHECK(strchr(text, '\n') < used || strstr(used + 1, " bytes of stack") == NULL); /* of one */
     aco_stats_t stats;
     aco_stats(&stats);
     CHECK(stats.ct_tasks == 2 && stats.ct_started == 2 && stats.ct_timers == 1);
+    CHECK(stats.stacks_sz >= 2 * (size_t)256 << 10);
+    return arg;
+}
+
+static void *is_printed_on_a_signal(void *arg)
+{
+    char path[] = "/tmp/aco_tasks_XXXXXX", text[4096] = "";
+    int fd = mkstemp(path), former = dup(STDERR_FILENO);
+    unlink(path);
+    CHECK(aco_print_tasks_on(SIGUSR1) == 0 && aco_print_tasks_on(SIGUSR2) == 0);
+    dup2(fd, STDERR_FILENO);
+    raise(SIGUSR2);
+    for (int i = 0; i < 1000 && pread(fd, text, sizeof(text) - 1, 0) == 0; i++) {
+        aco_sleep(MS);
+    }
+    dup2(former, STDERR_FILENO);
+    CHECK(strstr(text, "\"\": waits for a time since") != NULL);
+    close(former);
+    close(fd);
     return arg;
 }
 
@@ -685,6 +707,7 @@ static void tasks_are_printed(void **state)
 {
     (void)state;
     run_tasks(is_printed, NULL);
+    run_tasks(is_printed_on_a_signal, NULL);
 }
 
 static void errno_is_the_tasks_own(void **state)

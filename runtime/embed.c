@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A loop for threads that have one of another kind already, of which it runs a turn now and then.
+ *
+ * Between turns the loop counts as asleep, so that whoever makes a task ready writes to its
+ * eventfd; and a timerfd is set for the first timer. Both, and the descriptors that tasks wait for,
+ * are in the loop's epoll_fd: that is readable when there is something to do.
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t key; /* ends the runtime of a thread that ends */
+
+static void end(void *arg)
+{
+    loop_t *loop = (loop_t *)arg;
+    if (loop->runtime->ct_tasks != 0) {
+        aco_i_misuse_of("aco_run_once",
+                        "the thread ends before the tasks of its loop: call it "
+                        "until it returns 0");
+    }
+    close(loop->timer_fd);
+    aco_i_loop = NULL;
+    aco_i_end_runtime(loop->runtime);
+}
+
+static void make_key(void)
+{
+    pthread_key_create(&key, end);
+}
+
+/* The loop that the thread has, or a new one; NULL with errno. */
+static loop_t *own_loop(void)
+{
+    loop_t *loop = aco_i_loop;
+    if (loop != NULL) {
+        if (loop->running != NULL || loop->timer_fd < 0) {
+            errno = EBUSY;
+            return NULL;
+        }
+        return loop;
+    }
+    runtime_t *runtime = aco_i_begin_runtime(NULL);
+    if (runtime == NULL) {
+        return NULL;
+    }
+    loop = &runtime->loops[0];
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = ACO_I_TIMER};
+    loop->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    pthread_once(&once, make_key);
+    if (loop->timer_fd < 0 ||
+        epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, loop->timer_fd, &event) != 0 ||
+        pthread_setspecific(key, loop) != 0) {
+        int error = errno;
+        if (loop->timer_fd >= 0) {
+            close(loop->timer_fd);
+        }
+        aco_i_end_runtime(runtime);
+        errno = error;
+        return NULL;
+    }
+    loop->is_asleep = 1;
+    return aco_i_loop = loop;
+}
+
+int aco_loop_fd(void)
+{
+    loop_t *loop = own_loop();
+    return loop == NULL ? -1 : loop->epoll_fd;
+}
+
+static void set_timer(const loop_t *loop)
+{
+    struct itimerspec time = {{0, 0}, {0, 0}};
+    if (loop->ct_timers != 0) {
+        int64_t when = loop->timers[1]->wake_at;
+        time.it_value.tv_sec = (time_t)(when / 1000000000);
+        time.it_value.tv_nsec = (long)(when % 1000000000);
+    }
+    timerfd_settime(loop->timer_fd, TFD_TIMER_ABSTIME, &time, NULL);
+}
+
+int aco_run_once(int64_t timeout)
+{
+    loop_t *loop = own_loop();
+    if (loop == NULL) {
+        return -1;
+    }
+    aco_t *before = aco_gtls_co;
+    int error = errno;
+    __atomic_store_n(&loop->is_asleep, 0, __ATOMIC_SEQ_CST);
+    aco_i_run_turn(loop, timeout);
+    aco_gtls_co = before;
+    set_timer(loop);
+    __atomic_store_n(&loop->is_asleep, 1, __ATOMIC_SEQ_CST);
+    if (loop->first_ready != NULL || __atomic_load_n(&loop->inbox, __ATOMIC_SEQ_CST) != NULL) {
+        aco_i_wake_loop(loop);
+    }
+    errno = error;
+    return __atomic_load_n(&loop->runtime->ct_tasks, __ATOMIC_SEQ_CST) != 0;
+}

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Files. What is in the page cache is read at once; all else that may wait for a disk is done by
+ * helper threads, since a file is always ready to epoll.
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#ifndef RWF_NOWAIT
+#define RWF_NOWAIT 8
+#endif
+
+/* ==== Reading and writing ==================================================================== */
+
+/* What is left of a read or a write. */
+typedef struct {
+    int fd, is_write;
+    const fd_t *entry; /* NULL: the number is none */
+    moment_t since;
+    int64_t offset; /* -1: that of the descriptor */
+    void *copy;     /* of the bytes, where buffers lie on a stack that others use meanwhile */
+    size_t sz;      /* bytes left */
+    ssize_t result;
+    int ct;
+    struct iovec iov[];
+} transfer_t;
+
+static transfer_t *new_transfer(int fd, int is_write, const struct iovec *iov, int ct,
+                                int64_t offset)
+{
+    size_t iov_sz = (size_t)ct * sizeof(*iov);
+    transfer_t *t = (transfer_t *)aco_i_allocate(sizeof(*t) + iov_sz);
+    if (t == NULL) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    *t = (transfer_t){.fd = fd, .is_write = is_write, .offset = offset, .result = -1, .ct = ct};
+    t->sz = size_of(iov, ct);
+    t->entry = aco_i_fd(fd);
+    if (t->entry != NULL) {
+        t->since = aco_i_moment(t->entry);
+    }
+    memcpy(t->iov, iov, iov_sz);
+    return t;
+}
+
+static void free_transfer(transfer_t *t)
+{
+    int error = errno;
+    aco_i_release(t->copy);
+    aco_i_release(t);
+    errno = error;
+}
+
+/* After `sz` bytes have been read. */
+static void advance(transfer_t *t, size_t sz)
+{
+    t->sz -= sz;
+    t->offset += t->offset < 0 ? 0 : (int64_t)sz;
+    for (int i = 0; i < t->ct && sz != 0; i++) {
+        size_t part = sz < t->iov[i].iov_len ? sz : t->iov[i].iov_len;
+        t->iov[i].iov_base = (char *)t->iov[i].iov_base + part;
+        t->iov[i].iov_len -= part;
+        sz -= part;
+    }
+}
+
+static void *do_transfer(void *arg)
+{
+    transfer_t *t = (transfer_t *)arg;
+    struct iovec whole = {t->copy, t->sz};
+    const struct iovec *iov = t->copy != NULL ? &whole : t->iov;
+    int ct = t->copy != NULL ? 1 : t->ct;
+    if (t->entry != NULL && aco_i_moment(t->entry).ct_closed != t->since.ct_closed) {
+        errno = EBADF; /* closed before its turn came; the number may be another file's */
+    } else if (t->offset < 0) {
+        t->result = (t->is_write ? writev : readv)(t->fd, iov, ct);
+    } else {
+        t->result = (t->is_write ? pwritev : preadv)(t->fd, iov, ct, t->offset);
+    }
+    return t;
+}
+
+/* Copies the first `sz` bytes of the buffers to or from t->copy. */
+static void copy_bytes(transfer_t *t, size_t sz)
+{
+    char *copy = (char *)t->copy;
+    for (int i = 0; i < t->ct && sz != 0; i++) {
+        size_t part = sz < t->iov[i].iov_len ? sz : t->iov[i].iov_len;
+        memcpy(t->is_write ? copy : t->iov[i].iov_base, t->is_write ? t->iov[i].iov_base : copy,
+               part);
+        copy += part;
+        sz -= part;
+    }
+}
+
+/* 0, or -1 with ENOMEM. */
+static int copy_if_moved(transfer_t *t)
+{
+    const aco_task_t *self = aco_self();
+    int is_any = 0;
+    for (int i = 0; self != NULL && i < t->ct; i++) {
+        is_any |= t->iov[i].iov_len != 0 && is_moved(self, t->iov[i].iov_base);
+    }
+    if (is_any) {
+        t->copy = aco_i_allocate(t->sz);
+        if (t->copy == NULL) {
+            errno = ENOMEM;
+            return -1;
+        }
+        if (t->is_write) {
+            copy_bytes(t, t->sz);
+        }
+    }
+    return 0;
+}
+
+static ssize_t transfer_by_helper(transfer_t *t)
+{
+    void *result;
+    if (copy_if_moved(t) != 0) {
+        return -1;
+    }
+    outcome_t outcome = aco_i_offload(HELPERS_FOR_FILES, do_transfer, t, NULL, &result);
+    if (outcome != WAIT_EVENT) {
+        return aco_i_result(outcome);
+    }
+    if (t->copy != NULL && !t->is_write && t->result > 0) {
+        copy_bytes(t, (size_t)t->result);
+    }
+    return t->result;
+}
+
+static ssize_t read_cached(int fd, const struct iovec *iov, int ct, int64_t offset)
+{
+    unsigned long low = (unsigned long)offset, high = (unsigned long)((uint64_t)offset >> 32);
+    return (ssize_t)syscall(SYS_preadv2, (long)fd, iov, (long)ct, low, high, (long)RWF_NOWAIT);
+}
+
+/* Whether a helper may do what could not be done at once; EINVAL: Linux before 4.14 may say so. */
+static int must_wait(void)
+{
+    return errno == EAGAIN || errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL;
+}
+
+ssize_t aco_i_file_read(int fd, const struct iovec *iov, int ct, int64_t offset)
+{
+    int error = errno;
+    ssize_t got = read_cached(fd, iov, ct, offset);
+    if (got == 0 || (got > 0 && (size_t)got == size_of(iov, ct)) || (got < 0 && !must_wait())) {
+        return got;
+    }
+    if (ct < 0 || ct > IOV_MAX) {
+        errno = EINVAL;
+        return -1;
+    }
+    transfer_t *t = new_transfer(fd, 0, iov, ct, offset);
+    if (t == NULL) {
+        return got > 0 ? got : -1;
+    }
+    size_t done = 0;
+    while (got > 0) { /* the rest is at its end, or not cached */
+        done += (size_t)got;
+        advance(t, (size_t)got);
+        got = read_cached(fd, t->iov, t->ct, t->offset);
+    }
+    if (got < 0 && must_wait()) {
+        errno = error;
+        got = transfer_by_helper(t);
+    }
+    free_transfer(t);
+    return done == 0 ? got : (ssize_t)done + (got > 0 ? got : 0);
+}
+
+/* Not tried at once: then it might be done in two parts, with others between them. */
+ssize_t aco_i_file_write(int fd, const struct iovec *iov, int ct, int64_t offset)
+{
+    if (ct < 0 || ct > IOV_MAX) {
+        errno = EINVAL;
+        return -1;
+    }
+    transfer_t *t = new_transfer(fd, 1, iov, ct, offset);
+    if (t == NULL) {
+        return -1;
+    }
+    ssize_t result = transfer_by_helper(t);
+    free_transfer(t);
+    return result;
+}
+
+ssize_t aco_pread(int fd, void *buffer, size_t sz, int64_t offset)
+{
+    struct iovec iov = {buffer, sz};
+    if (offset < 0) {
+        errno = EINVAL;
+        return -1;
+    }
+    return aco_i_file_read(fd, &iov, 1, offset);
+}
+
+ssize_t aco_pwrite(int fd, const void *buffer, size_t sz, int64_t offset)
+{
+    struct iovec iov = {(void *)(uintptr_t)buffer, sz};
+    if (offset < 0) {
+        errno = EINVAL;
+        return -1;
+    }
+    return aco_i_file_write(fd, &iov, 1, offset);
+}
+
+/* ==== Opening ================================================================================ */
+
+typedef struct {
+    int fd, flags;
+    mode_t mode;
+    char path[];
+} opening_t;
+
+static void *do_open(void *arg)
+{
+    opening_t *opening = (opening_t *)arg;
+    opening->fd = open(opening->path, opening->flags, opening->mode);
+    return opening;
+}
+
+static void discard_opening(void *arg)
+{
+    opening_t *opening = (opening_t *)arg;
+    if (opening->fd >= 0) {
+        close(opening->fd);
+    }
+    aco_i_release(opening);
+}
+
+int aco_open(const char *path, int flags, ...)
+{
+    va_list args;
+    va_start(args, flags);
+    mode_t mode = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE
+                      ? (mode_t)va_arg(args, unsigned)
+                      : 0;
+    va_end(args);
+    size_t path_sz = strlen(path) + 1;
+    opening_t *opening = (opening_t *)aco_i_allocate(sizeof(*opening) + path_sz);
+    if (opening == NULL) {
+        errno = ENOMEM;
+        return -1;
+    }
+    *opening = (opening_t){-1, flags, mode};
+    memcpy(opening->path, path, path_sz);
+    void *result;
+    outcome_t outcome = aco_i_offload(HELPERS_FOR_FILES, do_open, opening, discard_opening,
+                                      &result);
+    if (outcome != WAIT_EVENT) {
+        return aco_i_result(outcome);
+    }
+    int fd = opening->fd, error = errno;
+    aco_i_release(opening);
+    errno = error;
+    return fd;
+}
+
+/* ==== Syncing ================================================================================ */
+
+static void *do_fsync(void *arg)
+{
+    return (void *)(intptr_t)fsync((int)(intptr_t)arg);
+}
+
+int aco_fsync(int fd)
+{
+    void *result;
+    outcome_t outcome = aco_i_offload(HELPERS_FOR_FILES, do_fsync, (void *)(intptr_t)fd, NULL,
+                                      &result);
+    return outcome == WAIT_EVENT ? (int)(intptr_t)result : aco_i_result(outcome);
+}

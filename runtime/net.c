@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Listening and dialling by name. */
+#include "internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define MAX_ADDRESSES 32
+#define NEXT_AFTER 250000000 /* ns from one attempt to the next; RFC 8305 */
+#define BACKLOG 4096         /* the kernel takes what it allows */
+
+typedef struct {
+    int family, type;
+    int is_per_thread; /* by SO_REUSEPORT */
+} network_t;
+
+/* Where a host and a port or a path lead. */
+typedef struct {
+    struct addrinfo *found; /* to be freed; NULL: a path */
+    struct addrinfo path;
+    struct sockaddr_un path_addr;
+} addresses_t;
+
+/* ==== Names and addresses ==================================================================== */
+
+static int parse_network(const char *name, network_t *network)
+{
+    static const struct {
+        const char *name;
+        network_t network;
+    } known[] = {
+        {"tcp", {AF_UNSPEC, SOCK_STREAM, 0}}, {"tcp4", {AF_INET, SOCK_STREAM, 0}},
+        {"tcp6", {AF_INET6, SOCK_STREAM, 0}}, {"tcp+", {AF_UNSPEC, SOCK_STREAM, 1}},
+        {"tcp4+", {AF_INET, SOCK_STREAM, 1}}, {"tcp6+", {AF_INET6, SOCK_STREAM, 1}},
+        {"udp", {AF_UNSPEC, SOCK_DGRAM, 0}},  {"unix", {AF_UNIX, SOCK_STREAM, 0}},
+    };
+    for (size_t i = 0; name != NULL && i < sizeof(known) / sizeof(known[0]); i++) {
+        if (strcmp(name, known[i].name) == 0) {
+            *network = known[i].network;
+            return 0;
+        }
+    }
+    errno = EINVAL;
+    return -1;
+}
+
+static int find_path(const char *path, addresses_t *addresses)
+{
+    struct sockaddr_un *addr = &addresses->path_addr;
+    size_t sz = strlen(path);
+    if (sz == 0 || sz >= sizeof(addr->sun_path)) {
+        errno = sz == 0 ? EINVAL : ENAMETOOLONG;
+        return -1;
+    }
+    addr->sun_family = AF_UNIX;
+    memcpy(addr->sun_path, path, sz + 1);
+    if (path[0] == '@') { /* no file: begins with a zero byte, and has none at its end */
+        addr->sun_path[0] = '\0';
+        sz--;
+    }
+    addresses->path = (struct addrinfo){.ai_family = AF_UNIX, .ai_socktype = SOCK_STREAM};
+    addresses->path.ai_addr = (struct sockaddr *)addr;
+    addresses->path.ai_addrlen = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + sz + 1);
+    return 0;
+}
+
+/* Parts "HOST:PORT", "[HOST]:PORT" or ":PORT"; a copy of the host, and where the port begins. */
+static const char *parse_address(const char *address, char host[NI_MAXHOST])
+{
+    const char *colon = strrchr(address, ':');
+    if (colon == NULL || colon[1] == '\0') {
+        return NULL;
+    }
+    const char *begin = address, *end = colon;
+    if (*begin == '[') {
+        if (end[-1] != ']') {
+            return NULL;
+        }
+        begin++;
+        end--;
+    } else if (memchr(begin, ':', (size_t)(end - begin)) != NULL) {
+        return NULL; /* an address of IPv6 without brackets */
+    }
+    if (end - begin >= NI_MAXHOST) {
+        return NULL;
+    }
+    memcpy(host, begin, (size_t)(end - begin));
+    host[end - begin] = '\0';
+    return colon + 1;
+}
+
+static int error_of(int result)
+{
+    return result == EAI_SYSTEM                            ? errno
+           : result == EAI_MEMORY                          ? ENOMEM
+           : result == EAI_AGAIN                           ? EAGAIN
+           : result == EAI_SERVICE || result == EAI_FAMILY ? EINVAL
+                                                           : ENOENT;
+}
+
+static int find(const network_t *network, const char *address, int is_passive,
+                addresses_t *addresses)
+{
+    memset(addresses, 0, sizeof(*addresses));
+    if (address == NULL) {
+        errno = EINVAL;
+        return -1;
+    }
+    if (network->family == AF_UNIX) {
+        return find_path(address, addresses);
+    }
+    char host[NI_MAXHOST];
+    const char *port = parse_address(address, host);
+    if (port == NULL) {
+        errno = EINVAL;
+        return -1;
+    }
+    struct addrinfo hints = {.ai_family = network->family, .ai_socktype = network->type};
+    hints.ai_flags = is_passive ? AI_PASSIVE : 0;
+    int result = aco_getaddrinfo(host[0] != '\0' ? host : NULL, port, &hints, &addresses->found);
+    if (result != 0) {
+        errno = error_of(result);
+        return -1;
+    }
+    return 0;
+}
+
+static void free_addresses(addresses_t *addresses)
+{
+    int error = errno;
+    if (addresses->found != NULL) {
+        freeaddrinfo(addresses->found);
+    }
+    errno = error;
+}
+
+static const struct addrinfo *first_of(const addresses_t *addresses)
+{
+    return addresses->found != NULL ? addresses->found : &addresses->path;
+}
+
+static int close_with_error(int fd)
+{
+    int error = errno;
+    aco_close(fd);
+    errno = error;
+    return -1;
+}
+
+static void set(int fd, int level, int option)
+{
+    int one = 1;
+    setsockopt(fd, level, option, &one, sizeof(one));
+}
+
+static int is_tcp(const struct addrinfo *address)
+{
+    return address->ai_family != AF_UNIX && address->ai_socktype == SOCK_STREAM;
+}
+
+/* ==== Listening ============================================================================== */
+
+static int listen_at(const network_t *network, const struct addrinfo *address)
+{
+    int fd = socket(address->ai_family, address->ai_socktype | SOCK_CLOEXEC, address->ai_protocol);
+    if (fd < 0) {
+        return -1;
+    }
+    if (is_tcp(address)) {
+        set(fd, SOL_SOCKET, SO_REUSEADDR);
+        set(fd, IPPROTO_TCP, TCP_NODELAY); /* accepted connections inherit it */
+    }
+    if (network->is_per_thread) {
+        set(fd, SOL_SOCKET, SO_REUSEPORT);
+    }
+    if (address->ai_family == AF_INET6) {
+        int only = network->family == AF_INET6;
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only, sizeof(only));
+    }
+    if (bind(fd, address->ai_addr, address->ai_addrlen) != 0 ||
+        (address->ai_socktype == SOCK_STREAM && listen(fd, BACKLOG) != 0)) {
+        return close_with_error(fd);
+    }
+    aco_i_own(fd, 0);
+    return fd;
+}
+
+int aco_listen(const char *network_name, const char *address)
+{
+    network_t network;
+    addresses_t addresses;
+    if (parse_network(network_name, &network) != 0 || find(&network, address, 1, &addresses) != 0) {
+        return -1;
+    }
+    /* Without a host the address of IPv6 is for both families: it comes first. */
+    int fd = -1;
+    for (int round = 0; fd < 0 && round < 2; round++) {
+        for (const struct addrinfo *a = first_of(&addresses); fd < 0 && a != NULL; a = a->ai_next) {
+            int is_both = address[0] == ':' && a->ai_family == AF_INET6;
+            if ((round == 0) == is_both) {
+                fd = listen_at(&network, a);
+            }
+        }
+    }
+    free_addresses(&addresses);
+    return fd;
+}
+
+/* ==== Dialling =============================================================================== */
+
+typedef struct {
+    const struct addrinfo *addresses[MAX_ADDRESSES];
+    struct pollfd pending[MAX_ADDRESSES]; /* attempts that have not ended */
+    int ct, ct_begun, ct_pending;
+    int error; /* of the first attempt that failed */
+} dial_t;
+
+/* Families take turns, beginning with that of the first address. */
+static void order(dial_t *dial, const struct addrinfo *first)
+{
+    const struct addrinfo *next[2] = {first, first};
+    for (int turn = 0; dial->ct < MAX_ADDRESSES && (next[0] != NULL || next[1] != NULL);
+         turn = !turn) {
+        const struct addrinfo *a = next[turn];
+        while (a != NULL && (a->ai_family != first->ai_family) != turn) {
+            a = a->ai_next;
+        }
+        if (a != NULL) {
+            dial->addresses[dial->ct++] = a;
+        }
+        next[turn] = a == NULL ? NULL : a->ai_next;
+    }
+}
+
+static void fail(dial_t *dial, int error)
+{
+    dial->error = dial->error != 0 ? dial->error : error;
+}
+
+/* Begins the next attempt; the descriptor if it succeeds at once, or else -1. */
+static int begin(dial_t *dial)
+{
+    const struct addrinfo *a = dial->addresses[dial->ct_begun++];
+    int flags = SOCK_CLOEXEC | SOCK_NONBLOCK;
+    int fd = socket(a->ai_family, a->ai_socktype | flags, a->ai_protocol);
+    if (fd < 0) {
+        fail(dial, errno);
+        return -1;
+    }
+    if (is_tcp(a)) {
+        set(fd, IPPROTO_TCP, TCP_NODELAY);
+    }
+    aco_i_own(fd, is_tcp(a));
+    if (connect(fd, a->ai_addr, a->ai_addrlen) == 0) {
+        return fd;
+    }
+    if (errno == EINPROGRESS) {
+        dial->pending[dial->ct_pending++] = (struct pollfd){fd, POLLOUT, 0};
+    } else {
+        fail(dial, errno);
+        aco_close(fd);
+    }
+    return -1;
+}
+
+/* Looks at the attempts that have ended; the descriptor of one that succeeded, or -1. */
+static int collect(dial_t *dial)
+{
+    for (int i = dial->ct_pending - 1; i >= 0; i--) {
+        int error = 0, fd = dial->pending[i].fd;
+        socklen_t sz = sizeof(error);
+        if (dial->pending[i].revents == 0) {
+            continue;
+        }
+        dial->pending[i] = dial->pending[--dial->ct_pending];
+        if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &sz) == 0 && error == 0) {
+            return fd;
+        }
+        fail(dial, error);
+        aco_close(fd);
+    }
+    return -1;
+}
+
+static int wait_for_attempts(dial_t *dial)
+{
+    int64_t next = dial->ct_begun < dial->ct ? aco_i_after(NEXT_AFTER) : NO_DEADLINE;
+    if (aco_self() != NULL) {
+        return aco_i_poll(dial->pending, (nfds_t)dial->ct_pending, next);
+    }
+    return poll(dial->pending, (nfds_t)dial->ct_pending, next == NO_DEADLINE ? -1 : 250);
+}
+
+static int dial_all(dial_t *dial)
+{
+    int fd = -1, is_due = 1;
+    while (fd < 0 && (dial->ct_pending != 0 || dial->ct_begun < dial->ct)) {
+        if (dial->ct_begun < dial->ct && (is_due || dial->ct_pending == 0)) {
+            is_due = 0;
+            fd = begin(dial);
+            continue;
+        }
+        int ct_before = dial->ct_pending, result = wait_for_attempts(dial);
+        if (result < 0 && errno != EINTR) {
+            dial->error = errno;
+            break;
+        }
+        fd = result > 0 ? collect(dial) : -1;
+        is_due = result == 0 || dial->ct_pending < ct_before; /* one has failed */
+    }
+    for (int i = 0; i < dial->ct_pending; i++) {
+        aco_close(dial->pending[i].fd);
+    }
+    errno = dial->error;
+    return fd;
+}
+
+/* Nothing tells when the full queue of a local socket no longer is; aco_connect() copes. */
+static int dial_path(const struct addrinfo *a)
+{
+    int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        return -1;
+    }
+    aco_i_own(fd, 0);
+    return aco_connect(fd, a->ai_addr, a->ai_addrlen) == 0 ? fd : close_with_error(fd);
+}
+
+int aco_dial(const char *network_name, const char *address)
+{
+    network_t network;
+    addresses_t addresses;
+    if (parse_network(network_name, &network) != 0 || find(&network, address, 0, &addresses) != 0) {
+        return -1;
+    }
+    int fd;
+    if (network.family == AF_UNIX) {
+        fd = dial_path(&addresses.path);
+    } else {
+        dial_t dial = {.ct = 0};
+        order(&dial, addresses.found);
+        fd = dial_all(&dial);
+        if (fd >= 0) {
+            fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+        }
+    }
+    free_addresses(&addresses);
+    return fd;
+}

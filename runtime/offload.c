@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Helper threads, which make calls that block. A runtime has several pools of them, so that one
+ * kind of slow call never delays another. A pool starts a helper when a job finds none idle, and a
+ * helper that has been idle for some seconds ends.
+ *
+ * A job lies on the heap. Until a helper takes it, its task may withdraw it; after that, the task
+ * waits for its end, or, where all that the job uses is the job's own, drops it: then the helper
+ * discards it. A helper of a dropped job touches nothing of the runtime, which may end before it.
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+
+#define IDLE_TIME INT64_C(5000000000) /* ns */
+
+typedef struct {
+    void *(*fn)(void *);
+    void *arg; /* and then its result */
+    void (*discard)(void *);
+    aco_task_t *task; /* that waits; NULL: it has dropped the job */
+    int error;        /* errno, to begin with and then at the end */
+    int is_done;
+} job_t;
+
+struct helpers_s {
+    pthread_mutex_t mutex; /* of all that follows, and of the jobs */
+    pthread_cond_t work;   /* something is queued, or is_ending */
+    pthread_cond_t left;   /* a helper has ended */
+    queue_t queue;         /* of tasks whose jobs no helper has taken */
+    size_t ct_queued, ct_idle;
+    size_t ct_threads, ct_dropped; /* that have not ended; of these, those with a dropped job */
+    size_t most;                   /* threads */
+    int is_ending;
+    int is_abandoned; /* the runtime has ended; the last helper frees the pool */
+    int has_ended;    /* a helper that is not joined yet: */
+    pthread_t ended;
+};
+
+/* ==== A helper =============================================================================== */
+
+static void free_helpers(helpers_t *helpers)
+{
+    pthread_mutex_destroy(&helpers->mutex);
+    pthread_cond_destroy(&helpers->work);
+    pthread_cond_destroy(&helpers->left);
+    aco_i_release(helpers);
+}
+
+/* The next job; NULL: the helper is to end. */
+static job_t *next_job(helpers_t *helpers)
+{
+    int64_t until = aco_i_clock() + IDLE_TIME;
+    struct timespec t = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
+    int error = 0;
+    while (helpers->queue.first == NULL && !helpers->is_ending && error != ETIMEDOUT) {
+        helpers->ct_idle++;
+        error = pthread_cond_timedwait(&helpers->work, &helpers->mutex, &t);
+        helpers->ct_idle--;
+    }
+    node_t *node = helpers->queue.first;
+    if (node == NULL) {
+        return NULL;
+    }
+    dequeue(node);
+    helpers->ct_queued--;
+    return (job_t *)node->item;
+}
+
+/* Called and left with the lock held. */
+static void do_job(helpers_t *helpers, job_t *job)
+{
+    pthread_mutex_unlock(&helpers->mutex);
+    errno = job->error;
+    job->arg = job->fn(job->arg);
+    int error = errno;
+    pthread_mutex_lock(&helpers->mutex);
+    aco_task_t *task = job->task;
+    job->error = error;
+    job->is_done = 1;
+    int is_claimed = task != NULL && aco_i_claim(task, WAIT_EVENT);
+    pthread_mutex_unlock(&helpers->mutex);
+    if (is_claimed) {
+        aco_i_make_ready(task); /* and the task frees the job */
+    } else if (task == NULL) {
+        job->discard(job->arg);
+        aco_i_release(job);
+    }
+    pthread_mutex_lock(&helpers->mutex);
+    helpers->ct_dropped -= task == NULL;
+}
+
+static void *run_helper(void *arg)
+{
+    helpers_t *helpers = (helpers_t *)arg;
+    pthread_mutex_lock(&helpers->mutex);
+    for (job_t *job; (job = next_job(helpers)) != NULL;) {
+        do_job(helpers, job);
+    }
+    int is_last = --helpers->ct_threads == 0 && helpers->is_abandoned;
+    int is_abandoned = helpers->is_abandoned, has_ended = helpers->has_ended;
+    pthread_t ended = helpers->ended;
+    helpers->has_ended = 1; /* each joins the one before it, and the runtime the last one */
+    helpers->ended = pthread_self();
+    pthread_cond_broadcast(&helpers->left);
+    pthread_mutex_unlock(&helpers->mutex);
+    if (is_abandoned) {
+        pthread_detach(pthread_self());
+    } else if (has_ended) {
+        pthread_join(ended, NULL);
+    }
+    if (is_last) {
+        free_helpers(helpers);
+    }
+    return NULL;
+}
+
+/* Signals go to the threads of the program, except those that a fault sends. */
+static int start_helper(helpers_t *helpers)
+{
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
+    sigset_t blocked, before;
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
+        sigdelset(&blocked, faults[i]);
+    }
+    pthread_t thread;
+    pthread_sigmask(SIG_SETMASK, &blocked, &before);
+    int error = pthread_create(&thread, NULL, run_helper, helpers);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    helpers->ct_threads += error == 0;
+    return error == 0 ? 0 : -1;
+}
+
+/* Sees to it that what is queued will be taken; 0: there is no helper. */
+static int call_helper(helpers_t *helpers)
+{
+    if (helpers->ct_queued <= helpers->ct_idle) {
+        pthread_cond_signal(&helpers->work);
+    } else if (helpers->ct_threads < helpers->most && start_helper(helpers) != 0) {
+        return helpers->ct_threads > helpers->ct_dropped;
+    }
+    return 1;
+}
+
+/* ==== Pools ================================================================================== */
+
+static helpers_t *new_helpers(int most)
+{
+    helpers_t *helpers = (helpers_t *)aco_i_allocate(sizeof(*helpers));
+    if (helpers == NULL) {
+        return NULL;
+    }
+    memset(helpers, 0, sizeof(*helpers));
+    helpers->most = (size_t)most;
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_mutex_init(&helpers->mutex, NULL);
+    pthread_cond_init(&helpers->work, &attr);
+    pthread_cond_init(&helpers->left, NULL);
+    pthread_condattr_destroy(&attr);
+    return helpers;
+}
+
+static helpers_t *helpers_of(runtime_t *runtime, helpers_kind_t kind)
+{
+    lock(&runtime->lock);
+    if (runtime->helpers[kind] == NULL) {
+        runtime->helpers[kind] = new_helpers(runtime->most_helpers[kind]);
+    }
+    helpers_t *helpers = runtime->helpers[kind];
+    unlock(&runtime->lock);
+    return helpers;
+}
+
+static void end_helpers(helpers_t *helpers)
+{
+    pthread_mutex_lock(&helpers->mutex);
+    helpers->is_ending = 1;
+    pthread_cond_broadcast(&helpers->work);
+    while (helpers->ct_threads > helpers->ct_dropped) {
+        pthread_cond_wait(&helpers->left, &helpers->mutex);
+    }
+    int is_abandoned = helpers->is_abandoned = helpers->ct_threads != 0;
+    int has_ended = helpers->has_ended;
+    pthread_t ended = helpers->ended;
+    pthread_mutex_unlock(&helpers->mutex);
+    if (has_ended) {
+        pthread_join(ended, NULL);
+    }
+    if (!is_abandoned) {
+        free_helpers(helpers);
+    }
+}
+
+void aco_i_end_helpers(runtime_t *runtime)
+{
+    for (int kind = 0; kind < CT_HELPERS_KINDS; kind++) {
+        if (runtime->helpers[kind] != NULL) {
+            end_helpers(runtime->helpers[kind]);
+        }
+    }
+}
+
+/* ==== Tasks ================================================================================== */
+
+/* Waits for a queued job with the lock held, which is released. A job that has begun and can't be
+ * discarded is waited for in any case. `*job` is NULL after it was dropped. */
+static outcome_t wait_for(helpers_t *helpers, job_t **job, reason_t reason)
+{
+    aco_task_t *self = (*job)->task;
+    aco_i_open_wait(self, reason);
+    pthread_mutex_unlock(&helpers->mutex);
+    outcome_t outcome = aco_i_wait(self);
+    if (outcome == WAIT_EVENT) {
+        return outcome;
+    }
+    pthread_mutex_lock(&helpers->mutex);
+    if (self->node.queue != NULL) {
+        dequeue(&self->node);
+        helpers->ct_queued--;
+    } else if ((*job)->is_done) {
+        outcome = WAIT_EVENT;
+    } else if ((*job)->discard != NULL) {
+        (*job)->task = NULL;
+        *job = NULL;
+        helpers->ct_dropped++;
+    } else {
+        aco_shielded
+        {
+            return wait_for(helpers, job, reason);
+        }
+    }
+    pthread_mutex_unlock(&helpers->mutex);
+    return outcome;
+}
+
+static job_t *new_job(aco_task_t *self, void *(*fn)(void *), void *arg, void (*discard)(void *))
+{
+    int error = errno;
+    job_t *job = (job_t *)aco_i_allocate(sizeof(*job));
+    if (job != NULL) {
+        *job = (job_t){fn, arg, discard, self, error, 0};
+    }
+    errno = error;
+    return job;
+}
+
+/* Queues a job of the running task and leaves the lock held; 0: there is no helper for it. */
+static int enqueue_job(helpers_t *helpers, job_t *job)
+{
+    node_t *node = &job->task->node;
+    node->item = job;
+    pthread_mutex_lock(&helpers->mutex);
+    enqueue(&helpers->queue, node);
+    helpers->ct_queued++;
+    if (call_helper(helpers)) {
+        return 1;
+    }
+    dequeue(node);
+    helpers->ct_queued--;
+    pthread_mutex_unlock(&helpers->mutex);
+    return 0;
+}
+
+outcome_t aco_i_offload(helpers_kind_t kind, void *(*fn)(void *), void *arg,
+                        void (*discard)(void *), void **result)
+{
+    static const reason_t reasons[] = {FOR_HELPER, FOR_NAME, FOR_PROCESS};
+    aco_task_t *self = aco_self();
+    job_t *job = self == NULL ? NULL : new_job(self, fn, arg, discard);
+    helpers_t *helpers = job == NULL ? NULL : helpers_of(self->loop->runtime, kind);
+    if (helpers == NULL || !enqueue_job(helpers, job)) {
+        aco_i_release(job);
+        *result = fn(arg);
+        return WAIT_EVENT;
+    }
+    self->loop->ct_offloads++;
+    outcome_t outcome = wait_for(helpers, &job, reasons[kind]);
+    if (job == NULL) {
+        return outcome;
+    }
+    *result = job->arg;
+    int error = job->error;
+    aco_i_release(job);
+    if (outcome != WAIT_EVENT && discard != NULL) {
+        discard(arg);
+    }
+    errno = error;
+    return outcome;
+}
+
+void *aco_offload(void *(*fn)(void *), void *arg)
+{
+    const aco_task_t *self = aco_self();
+    const aco_t *co = self != NULL && is_moved(self, arg) ? aco_get_co() : NULL;
+    for (; co != NULL && co->share_stack != NULL; co = co->main_co) {
+        const aco_share_stack_t *stack = co->share_stack;
+        if ((uintptr_t)arg - (uintptr_t)stack->ptr < stack->sz &&
+            (stack == self->loop->share_stack || stack->ct_coroutines > 1)) {
+            aco_i_misuse_of("aco_offload",
+                            "the argument lies on a stack that others use while the "
+                            "task waits: pass memory from the heap");
+        }
+    }
+    if (self != NULL && IS_STRESS && is_moved(self, arg)) {
+        return fn(arg);
+    }
+    void *result = NULL;
+    outcome_t outcome = aco_i_offload(HELPERS_FOR_FILES, fn, arg, NULL, &result);
+    if (outcome != WAIT_EVENT) {
+        aco_i_result(outcome);
+        return NULL;
+    }
+    return result;
+}

@@ -1,0 +1,489 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Descriptors: who waits for them, and closing.
+ *
+ * A call tries first and waits only if the kernel says EAGAIN, so an event that comes between the
+ * two must not be lost. The entry of a descriptor counts its events and how often its number was
+ * closed: the call takes this moment before it tries, and its wait ends at once if something has
+ * happened since.
+ *
+ * The first loop with a task that waits for a descriptor watches it, edge-triggered and in both
+ * directions, until it is closed. An event wakes all tasks that wait for its kind, of any loop:
+ * they try again. So an event too many does no harm; and epoll reports what is true at the time
+ * when a descriptor is added, so none is missed.
+ *
+ * A program may close a number behind our back, and get it again for another file. Only of
+ * descriptors that came from aco_accept4(), aco_dial() and aco_listen(), which aco_close() closes,
+ * is it taken as known that they are still watched. All others are added again at each wait: the
+ * kernel says EEXIST if they are watched.
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#define ENTRIES 1024 /* of a part */
+#define PARTS 16384
+#define WATCHED (EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLPRI | EPOLLET)
+
+struct aco_i_fd_s {
+    queue_t waiting;
+    loop_t *loop; /* that watches it; NULL: none */
+    moment_t moment;
+    uint32_t drained_at; /* a short read left nothing at this count of events */
+    lock_t lock;         /* of all but what says otherwise; held across its close() */
+    char is_closing;
+    char is_ours;      /* only aco_close() closes it */
+    char is_simple;    /* no event but those of data; a short read leaves nothing */
+    char is_blocking;  /* neither O_NONBLOCK nor timeouts; of ours, once it was asked */
+    char is_no_socket; /* a hint; atomic */
+};
+
+static fd_t *parts[PARTS]; /* atomic, and never freed */
+
+static fd_t *add_part(int i)
+{
+    fd_t *part = (fd_t *)aco_i_allocate(ENTRIES * sizeof(*part));
+    if (part == NULL) {
+        return NULL;
+    }
+    memset(part, 0, ENTRIES * sizeof(*part));
+    fd_t *there = NULL;
+    if (!__atomic_compare_exchange_n(&parts[i], &there, part, 0, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE)) {
+        aco_i_release(part);
+        part = there;
+    }
+    return part;
+}
+
+fd_t *aco_i_fd(int fd)
+{
+    if (fd < 0 || fd >= ENTRIES * PARTS) {
+        errno = EBADF;
+        return NULL;
+    }
+    fd_t *part = __atomic_load_n(&parts[fd / ENTRIES], __ATOMIC_ACQUIRE);
+    if (part == NULL && (part = add_part(fd / ENTRIES)) == NULL) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return &part[fd % ENTRIES];
+}
+
+moment_t aco_i_moment(const fd_t *entry)
+{
+    moment_t moment;
+    do {
+        moment.ct_closed = __atomic_load_n(&entry->moment.ct_closed, __ATOMIC_ACQUIRE);
+        moment.ct_events = __atomic_load_n(&entry->moment.ct_events, __ATOMIC_ACQUIRE);
+    } while (__atomic_load_n(&entry->is_closing, __ATOMIC_ACQUIRE) && sched_yield() == 0);
+    return moment;
+}
+
+/* ==== Watching =============================================================================== */
+
+static int add(int fd, const fd_t *entry, const loop_t *loop)
+{
+    struct epoll_event event = {.events = WATCHED};
+    event.data.u64 = (uint64_t)entry->moment.ct_closed << 32 | (uint32_t)fd;
+    int result = epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, fd, &event);
+    return result == 0 || errno == EEXIST ? 0 : -1;
+}
+
+static void forget(int fd, fd_t *entry)
+{
+    struct epoll_event none = {0};
+    if (entry->loop != NULL) {
+        epoll_ctl(entry->loop->epoll_fd, EPOLL_CTL_DEL, fd, &none); /* may be gone */
+        entry->loop = NULL;
+    }
+}
+
+/* Has a loop watch it: that which does already, if tasks rely on it, or else the caller's. */
+static int watch(int fd, fd_t *entry, loop_t *loop)
+{
+    if (entry->loop != loop && entry->waiting.first == NULL) {
+        forget(fd, entry);
+    } else if (entry->loop != NULL && entry->is_ours) {
+        return 0;
+    }
+    if (add(fd, entry, entry->loop != NULL ? entry->loop : loop) != 0) {
+        return -1;
+    }
+    entry->loop = entry->loop != NULL ? entry->loop : loop;
+    loop->has_descriptors = 1;
+    return 0;
+}
+
+/* Takes from the queue, and links by their `next`, those who wait for some of `events`. */
+static node_t *claim_waiting(fd_t *entry, uint32_t events, outcome_t outcome)
+{
+    node_t *first = NULL, **link = &first;
+    for (node_t *node = entry->waiting.first, *next; node != NULL; node = next) {
+        next = node->next;
+        if ((node->kind & events) != 0 && aco_i_claim(node->task, outcome)) {
+            dequeue(node);
+            node->next = NULL;
+            *link = node;
+            link = &node->next;
+        }
+    }
+    return first;
+}
+
+static void make_all_ready(node_t *node)
+{
+    while (node != NULL) {
+        node_t *next = node->next;
+        aco_i_make_ready(node->task);
+        node = next;
+    }
+}
+
+void aco_i_happened(uint64_t data, uint32_t events)
+{
+    fd_t *entry = aco_i_fd((int)(uint32_t)data);
+    node_t *woken = NULL;
+    lock(&entry->lock);
+    if (entry->moment.ct_closed == (uint32_t)(data >> 32)) {
+        __atomic_store_n(&entry->moment.ct_events, entry->moment.ct_events + 1, __ATOMIC_RELEASE);
+        if ((events & ~(uint32_t)(EPOLLIN | EPOLLOUT)) != 0) {
+            __atomic_store_n(&entry->is_simple, 0, __ATOMIC_RELAXED);
+        }
+        woken = claim_waiting(entry, events, WAIT_EVENT);
+    }
+    unlock(&entry->lock);
+    make_all_ready(woken);
+}
+
+void aco_i_forget_loop(const loop_t *loop)
+{
+    for (int i = 0; i < PARTS && loop->has_descriptors; i++) {
+        fd_t *part = __atomic_load_n(&parts[i], __ATOMIC_ACQUIRE);
+        for (int j = 0; part != NULL && j < ENTRIES; j++) {
+            node_t *woken = NULL; /* tasks of other runtimes: they find another loop */
+            lock(&part[j].lock);
+            if (part[j].loop == loop) {
+                part[j].loop = NULL;
+                woken = claim_waiting(&part[j], UINT32_MAX, WAIT_EVENT);
+            }
+            unlock(&part[j].lock);
+            make_all_ready(woken);
+        }
+    }
+}
+
+/* ==== Waiting ================================================================================ */
+
+/* Enters the open wait of `node`. 0: it is entered; 1: something has happened since `since`; or -1
+ * with errno: EBADF if that was its end, EPERM if the descriptor never has to be waited for. */
+static int enter(int fd, fd_t *entry, moment_t since, node_t *node, loop_t *loop)
+{
+    lock(&entry->lock);
+    int result = entry->moment.ct_closed != since.ct_closed   ? -1
+                 : entry->moment.ct_events != since.ct_events ? 1
+                                                              : watch(fd, entry, loop);
+    if (entry->moment.ct_closed != since.ct_closed) {
+        errno = EBADF;
+    } else if (result == 0) {
+        enqueue(&entry->waiting, node);
+    }
+    unlock(&entry->lock);
+    return result;
+}
+
+static void leave(fd_t *entry, node_t *node)
+{
+    lock(&entry->lock);
+    dequeue(node);
+    unlock(&entry->lock);
+}
+
+static size_t kind_of(int events)
+{
+    events |= (events & (POLLRDNORM | POLLRDBAND)) != 0 ? EPOLLIN | EPOLLPRI : 0;
+    events |= (events & (POLLWRNORM | POLLWRBAND)) != 0 ? EPOLLOUT : 0;
+    return (size_t)events | EPOLLERR | EPOLLHUP | ((events & EPOLLIN) != 0 ? EPOLLRDHUP : 0);
+}
+
+int aco_i_wait_for(int fd, fd_t *entry, int events, moment_t since, int64_t until)
+{
+    aco_task_t *self = aco_i_self();
+    aco_i_open_wait(self, events == EPOLLIN ? FOR_INPUT : FOR_OUTPUT);
+    self->node.task = self;
+    self->node.kind = kind_of(events);
+    self->fd = fd;
+    int entered = enter(fd, entry, since, &self->node, self->loop);
+    int error = errno;
+    if (entered != 0 && aco_i_close_wait(self)) {
+        errno = error;
+        return entered < 0 ? -1 : 0;
+    }
+    outcome_t outcome = aco_i_wait_until(self, until);
+    if (entered == 0 && outcome != WAIT_EVENT && outcome != WAIT_CLOSED) {
+        leave(entry, &self->node);
+    }
+    if (outcome == WAIT_CLOSED || outcome == WAIT_NONE) {
+        errno = outcome == WAIT_CLOSED ? EBADF : EAGAIN;
+        return -1;
+    }
+    return aco_i_result(outcome);
+}
+
+/* One of several descriptors that a task waits for. */
+typedef struct {
+    node_t node;
+    fd_t *entry; /* NULL: it is none */
+    moment_t since;
+} place_t;
+
+/* Takes the moments before a try; -1 with ENOMEM. */
+static int take_moments(const struct pollfd *fds, place_t *places, nfds_t ct)
+{
+    for (nfds_t i = 0; i < ct; i++) {
+        places[i].entry = fds[i].fd < 0 ? NULL : aco_i_fd(fds[i].fd);
+        if (places[i].entry != NULL) {
+            places[i].since = aco_i_moment(places[i].entry);
+        } else if (fds[i].fd >= 0 && errno == ENOMEM) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* Enters the open wait of the caller for all descriptors; 0, or as enter() of the first for which
+ * that is not 0. */
+static int enter_all(const struct pollfd *fds, place_t *places, nfds_t ct, aco_task_t *self)
+{
+    for (nfds_t i = 0; i < ct; i++) {
+        place_t *place = &places[i];
+        if (place->entry == NULL) {
+            continue;
+        }
+        place->node.task = self;
+        place->node.kind = kind_of(fds[i].events);
+        self->fd = fds[i].fd;
+        int entered = enter(fds[i].fd, place->entry, place->since, &place->node, self->loop);
+        if (entered > 0 || (entered < 0 && errno != EPERM)) {
+            return entered;
+        }
+    }
+    return 0;
+}
+
+/* How many were closed since; their `revents` say so. */
+static int mark_closed(struct pollfd *fds, const place_t *places, nfds_t ct)
+{
+    int ct_closed = 0;
+    for (nfds_t i = 0; i < ct; i++) {
+        int is_closed = places[i].entry != NULL &&
+                        aco_i_moment(places[i].entry).ct_closed != places[i].since.ct_closed;
+        fds[i].revents = is_closed ? POLLNVAL : 0;
+        ct_closed += is_closed;
+    }
+    return ct_closed;
+}
+
+static int poll_now(struct pollfd *fds, nfds_t ct)
+{
+    int result;
+    do {
+        result = poll(fds, ct, 0);
+    } while (result < 0 && errno == EINTR);
+    return result;
+}
+
+static int poll_by(struct pollfd *fds, place_t *places, nfds_t ct, int64_t until)
+{
+    aco_task_t *self = aco_i_self();
+    for (;;) {
+        int result = take_moments(fds, places, ct) != 0 ? -1 : poll_now(fds, ct);
+        if (result != 0) {
+            return result;
+        }
+        aco_i_open_wait(self, FOR_POLL);
+        int entered = enter_all(fds, places, ct, self);
+        outcome_t outcome = entered != 0 && aco_i_close_wait(self) ? WAIT_EVENT
+                                                                   : aco_i_wait_until(self, until);
+        for (nfds_t i = 0; i < ct; i++) {
+            if (places[i].entry != NULL) {
+                leave(places[i].entry, &places[i].node);
+            }
+        }
+        int error = errno;
+        int ct_closed = outcome == WAIT_CLOSED || outcome == WAIT_EVENT
+                            ? mark_closed(fds, places, ct)
+                            : 0;
+        errno = error;
+        if (ct_closed != 0) {
+            return ct_closed;
+        }
+        if (outcome == WAIT_NONE) { /* the time is over */
+            return 0;
+        }
+        if (entered < 0 && outcome == WAIT_EVENT && errno != EBADF) {
+            return -1;
+        }
+        if (outcome != WAIT_EVENT && outcome != WAIT_CLOSED) {
+            return aco_i_result(outcome);
+        }
+    }
+}
+
+int aco_i_poll(struct pollfd *fds, nfds_t ct, int64_t until)
+{
+    place_t *places = (place_t *)aco_i_allocate((ct + 1) * sizeof(*places));
+    if (places == NULL) {
+        errno = ENOMEM;
+        return -1;
+    }
+    memset(places, 0, ct * sizeof(*places));
+    int result = poll_by(fds, places, ct, until);
+    int error = errno;
+    aco_i_release(places);
+    errno = error;
+    return result;
+}
+
+int aco_poll(struct pollfd *fds, nfds_t ct, int timeout)
+{
+    if (aco_self() == NULL) {
+        return poll(fds, ct, timeout);
+    }
+    int64_t ns = (int64_t)timeout * 1000000;
+    return timeout == 0 ? poll_now(fds, ct)
+                        : aco_i_poll(fds, ct, timeout < 0 ? NO_DEADLINE : aco_i_after(ns));
+}
+
+int aco_wait_fd(int fd, int events)
+{
+    struct pollfd polled = {fd, (short)events, 0};
+    int ct = fd < 0               ? -1
+             : aco_self() != NULL ? aco_i_poll(&polled, 1, NO_DEADLINE)
+                                  : poll(&polled, 1, -1);
+    if (fd < 0 || (ct > 0 && (polled.revents & POLLNVAL) != 0)) {
+        errno = EBADF;
+        return -1;
+    }
+    return ct < 0 ? -1 : polled.revents;
+}
+
+/* ==== What is known of a descriptor ========================================================== */
+
+void aco_i_own(int fd, int is_tcp)
+{
+    fd_t *entry = aco_i_fd(fd);
+    if (entry == NULL) {
+        return; /* nothing is known of it then */
+    }
+    lock(&entry->lock);
+    __atomic_store_n(&entry->moment.ct_closed, entry->moment.ct_closed + 1, __ATOMIC_RELEASE);
+    node_t *woken = claim_waiting(entry, UINT32_MAX, WAIT_CLOSED); /* it was closed unseen */
+    entry->loop = NULL;
+    entry->is_ours = 1;
+    __atomic_store_n(&entry->is_blocking, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&entry->is_no_socket, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&entry->is_simple, (char)is_tcp, __ATOMIC_RELAXED);
+    __atomic_store_n(&entry->drained_at, entry->moment.ct_events - 1, __ATOMIC_RELAXED);
+    unlock(&entry->lock);
+    make_all_ready(woken);
+}
+
+int aco_i_is_drained(const fd_t *entry)
+{
+    return __atomic_load_n(&entry->is_simple, __ATOMIC_RELAXED) &&
+           __atomic_load_n(&entry->drained_at, __ATOMIC_RELAXED) ==
+               __atomic_load_n(&entry->moment.ct_events, __ATOMIC_RELAXED);
+}
+
+void aco_i_set_drained(fd_t *entry, moment_t moment)
+{
+    if (__atomic_load_n(&entry->is_simple, __ATOMIC_RELAXED)) {
+        __atomic_store_n(&entry->drained_at, moment.ct_events, __ATOMIC_RELAXED);
+    }
+}
+
+int aco_i_is_no_socket(const fd_t *entry)
+{
+    return __atomic_load_n(&entry->is_no_socket, __ATOMIC_RELAXED);
+}
+
+void aco_i_set_no_socket(fd_t *entry)
+{
+    __atomic_store_n(&entry->is_no_socket, 1, __ATOMIC_RELAXED);
+}
+
+void aco_i_lock_fd(fd_t *entry)
+{
+    lock(&entry->lock);
+}
+
+void aco_i_unlock_fd(fd_t *entry)
+{
+    unlock(&entry->lock);
+}
+
+static int64_t timeout_of(int fd, int option)
+{
+    struct timeval t;
+    socklen_t sz = sizeof(t);
+    if (getsockopt(fd, SOL_SOCKET, option, &t, &sz) != 0) {
+        return 0;
+    }
+    return (int64_t)t.tv_sec * 1000000000 + (int64_t)t.tv_usec * 1000;
+}
+
+int64_t aco_i_patience(int fd, fd_t *entry, int events)
+{
+    if (__atomic_load_n(&entry->is_blocking, __ATOMIC_RELAXED)) {
+        return NO_DEADLINE;
+    }
+    moment_t moment = aco_i_moment(entry);
+    lock(&entry->lock); /* under which O_NONBLOCK may be set for a moment */
+    int flags = fcntl(fd, F_GETFL);
+    unlock(&entry->lock);
+    if (flags < 0 || (flags & O_NONBLOCK) != 0) {
+        return 0;
+    }
+    int64_t in = timeout_of(fd, SO_RCVTIMEO), out = timeout_of(fd, SO_SNDTIMEO);
+    lock(&entry->lock);
+    if (in == 0 && out == 0 && entry->is_ours && entry->moment.ct_closed == moment.ct_closed) {
+        __atomic_store_n(&entry->is_blocking, 1, __ATOMIC_RELAXED);
+    }
+    unlock(&entry->lock);
+    int64_t timeout = events == EPOLLIN ? in : out;
+    return timeout == 0 ? NO_DEADLINE : timeout;
+}
+
+/* ==== Closing ================================================================================ */
+
+int aco_close(int fd)
+{
+    fd_t *entry = aco_i_fd(fd);
+    if (entry == NULL) {
+        return close(fd);
+    }
+    lock(&entry->lock);
+    __atomic_store_n(&entry->is_closing, 1, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&entry->moment.ct_closed, entry->moment.ct_closed + 1, __ATOMIC_RELEASE);
+    node_t *woken = claim_waiting(entry, UINT32_MAX, WAIT_CLOSED);
+    forget(fd, entry); /* a copy of the descriptor would keep it watched */
+    entry->is_ours = 0;
+    __atomic_store_n(&entry->is_simple, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&entry->is_blocking, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&entry->is_no_socket, 0, __ATOMIC_RELAXED);
+    int result = close(fd);
+    int error = errno;
+    __atomic_store_n(&entry->is_closing, 0, __ATOMIC_RELEASE);
+    unlock(&entry->lock);
+    make_all_ready(woken);
+    errno = error;
+    return result;
+}

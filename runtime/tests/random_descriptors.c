@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Descriptors that are opened, duplicated, closed and opened again at random, while tasks wait for
+ * them in both directions:
+ *
+ *     random_descriptors STEPS SEED [THREADS]
+ *
+ * Each stream carries only its own number, so a task that reads those of another stream notices.
+ * A wait that ends because its descriptor was closed fails with EBADF, on one thread within a turn.
+ */
+#define _GNU_SOURCE
+#include "aco_runtime.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define CT_STREAMS 24
+#define CT_COPIES 16
+#define PATIENCE 20000000000 /* ns; other threads may have lost the processor */
+
+#define CHECK(EX)                                                                                  \
+    do {                                                                                           \
+        if (!(EX)) {                                                                               \
+            fprintf(stderr, "%s:%d: %s (errno %d, seed %lu)\n", __FILE__, __LINE__, #EX, errno,    \
+                    seed);                                                                         \
+            abort();                                                                               \
+        }                                                                                          \
+    } while (0)
+
+static unsigned long seed;
+static int ct_threads;
+
+/* Of the task that makes everything happen. */
+static uint64_t random_state;
+
+static size_t random_below(size_t limit)
+{
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return (size_t)(random_state % limit);
+}
+
+/* A pipe or a pair of sockets, with a task that reads, and at times one that fills it. */
+typedef struct {
+    int in, out; /* -1: closed */
+    uint64_t number;
+    int ct_sent;
+    int ct_got;       /* atomic */
+    int has_ended[2]; /* reader and filler; atomic */
+    int has_filler;
+} stream_t;
+
+static stream_t *streams[CT_STREAMS];
+static int copies[CT_COPIES]; /* of descriptors that may be closed since; 0: none */
+static uint64_t ct_made;
+
+static void *reads(void *arg)
+{
+    stream_t *stream = (stream_t *)arg;
+    int fd = stream->in;
+    uint64_t number;
+    ssize_t sz;
+    while ((sz = aco_read(fd, &number, sizeof(number))) == sizeof(number)) {
+        CHECK(number == stream->number);
+        __atomic_add_fetch(&stream->ct_got, 1, __ATOMIC_SEQ_CST);
+    }
+    CHECK(sz == 0 || (sz < 0 && errno == EBADF));
+    __atomic_store_n(&stream->has_ended[0], 1, __ATOMIC_SEQ_CST);
+    return NULL;
+}
+
+/* Writes until the descriptor is closed, or the other end. */
+static void *fills(void *arg)
+{
+    stream_t *stream = (stream_t *)arg;
+    int fd = stream->out;
+    while (aco_write(fd, &stream->number, sizeof(stream->number)) == sizeof(stream->number)) {
+        aco_yield();
+    }
+    CHECK(errno == EBADF || errno == EPIPE || errno == ECONNRESET);
+    __atomic_store_n(&stream->has_ended[1], 1, __ATOMIC_SEQ_CST);
+    return NULL;
+}
+
+static int is_closed(int fd)
+{
+    return fcntl(fd, F_GETFD) < 0;
+}
+
+static void start(void *(*fn)(void *), stream_t *stream)
+{
+    aco_task_options_t options = {.thread = ACO_THREAD((int)random_below((size_t)ct_threads)),
+                                  .shares_stack = random_below(4) == 0};
+    CHECK(aco_go_with(&options, fn, stream, NULL) == 0);
+}
+
+static void open_stream(stream_t **place)
+{
+    stream_t *stream = (stream_t *)calloc(1, sizeof(*stream));
+    int fds[2];
+    if (random_below(2) == 0) {
+        CHECK(pipe2(fds, O_CLOEXEC) == 0);
+    } else {
+        CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
+    }
+    *stream = (stream_t){.in = fds[0], .out = fds[1], .number = ++ct_made};
+    stream->has_filler = random_below(8) == 0;
+    *place = stream;
+    start(reads, stream);
+    if (stream->has_filler) {
+        start(fills, stream);
+    }
+}
+
+/* Waits until a task has noticed what was done: a turn or two on one thread. */
+static void let_run(int turn, int64_t since)
+{
+    CHECK(ct_threads == 1 ? turn < 3 : aco_now() - since < PATIENCE); /* or it waits for ever */
+    if (ct_threads == 1) {
+        aco_yield();
+    } else {
+        aco_sleep(20000);
+    }
+}
+
+static void wait_for(const int *has_ended)
+{
+    int64_t since = aco_now();
+    for (int turn = 0; !__atomic_load_n(has_ended, __ATOMIC_SEQ_CST); turn++) {
+        let_run(turn, since);
+    }
+}
+
+static void wait_for_all(const stream_t *stream)
+{
+    int64_t since = aco_now();
+    while (__atomic_load_n(&stream->ct_got, __ATOMIC_SEQ_CST) < stream->ct_sent) {
+        let_run(0, since);
+    }
+}
+
+static void close_stream(stream_t **place)
+{
+    stream_t *stream = *place;
+    int is_reader_first = random_below(2) == 0;
+    if (!stream->has_filler && random_below(2) == 0) {
+        wait_for_all(stream);
+    }
+    CHECK(aco_close(is_reader_first ? stream->in : stream->out) == 0);
+    if (is_reader_first) {
+        wait_for(&stream->has_ended[0]);
+    } else if (stream->has_filler) {
+        wait_for(&stream->has_ended[1]);
+    }
+    if (random_below(2) == 0) { /* another file gets the number */
+        int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        CHECK(fd >= 0 && close(fd) == 0);
+    }
+    CHECK(aco_close(is_reader_first ? stream->out : stream->in) == 0);
+    wait_for(&stream->has_ended[0]);
+    if (stream->has_filler) {
+        wait_for(&stream->has_ended[1]);
+    }
+    free(stream);
+    *place = NULL;
+}
+
+/* A copy keeps a file alive, and what epoll knows of it, after its number was closed. */
+static void change_copy(const stream_t *stream)
+{
+    int *copy = &copies[random_below(CT_COPIES)];
+    if (*copy != 0) {
+        CHECK(close(*copy) == 0);
+        *copy = 0;
+    } else if (random_below(2) == 0) { /* of the end that only sends: an end of file stays one */
+        *copy = fcntl(stream->in, F_DUPFD_CLOEXEC, 3);
+        CHECK(*copy > 0);
+    }
+}
+
+static void step(void)
+{
+    stream_t **place = &streams[random_below(CT_STREAMS)];
+    stream_t *stream = *place;
+    if (stream == NULL) {
+        open_stream(place);
+        return;
+    }
+    switch (random_below(6)) {
+    case 0:
+        close_stream(place);
+        break;
+    case 1:
+        change_copy(stream);
+        break;
+    case 2:
+        aco_yield();
+        break;
+    default:
+        if (!stream->has_filler &&
+            stream->ct_sent - __atomic_load_n(&stream->ct_got, __ATOMIC_SEQ_CST) < 1000) {
+            CHECK(!is_closed(stream->out));
+            CHECK(aco_write(stream->out, &stream->number, sizeof(stream->number)) ==
+                  sizeof(stream->number));
+            stream->ct_sent++;
+        }
+    }
+}
+
+static void *runs(void *arg)
+{
+    for (long i = 0; i < (long)(intptr_t)arg; i++) {
+        step();
+    }
+    for (size_t i = 0; i < CT_STREAMS; i++) {
+        if (streams[i] != NULL) {
+            close_stream(&streams[i]);
+        }
+    }
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    long ct_steps = argc > 1 ? atol(argv[1]) : 10000;
+    seed = argc > 2 ? strtoul(argv[2], NULL, 10) : 1;
+    ct_threads = argc > 3 ? atoi(argv[3]) : 1;
+    random_state = seed * 2654435761u + 88172645463325252u;
+    signal(SIGPIPE, SIG_IGN);
+    aco_run_options_t options = {.ct_threads = ct_threads};
+    if (aco_run(&options, runs, (void *)(intptr_t)ct_steps, NULL) != 0) {
+        perror("aco_run");
+        return 1;
+    }
+    for (size_t i = 0; i < CT_COPIES; i++) {
+        if (copies[i] != 0) {
+            close(copies[i]);
+        }
+    }
+    printf("%ld steps, %llu streams\n", ct_steps, (unsigned long long)ct_made);
+    return 0;
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A runtime that another loop runs, one of poll() here. */
+#include "tasks.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int ct_done;
+
+/* The other loop: it knows only whether the descriptor is readable. */
+static void run_until_done(int ct)
+{
+    struct pollfd polled = {aco_loop_fd(), POLLIN, 0};
+    while (ct_done < ct) {
+        assert_int_equal(poll(&polled, 1, 10000), 1);
+        assert_true(aco_run_once(0) >= 0);
+    }
+}
+
+static void *yields(void *arg)
+{
+    for (int i = 0; i < 200; i++) { /* more than a turn */
+        aco_yield();
+    }
+    ct_done++;
+    return arg;
+}
+
+static void *sleeps(void *arg)
+{
+    for (int i = 0; i < 3; i++) {
+        CHECK(aco_sleep(MS) == 0);
+    }
+    ct_done++;
+    return arg;
+}
+
+static void *reads(void *arg)
+{
+    char byte;
+    CHECK(aco_read(*(int *)arg, &byte, 1) == 1 && byte == 'x');
+    ct_done++;
+    return NULL;
+}
+
+static void *parks(void *arg)
+{
+    *(aco_task_t **)arg = aco_self();
+    CHECK(aco_park() == 0);
+    ct_done++;
+    return NULL;
+}
+
+static void *unparks(void *task)
+{
+    usleep(2000);
+    aco_unpark((aco_task_t *)task);
+    return NULL;
+}
+
+static void test_turns(void **state)
+{
+    (void)state;
+    int fds[2];
+    ct_done = ct_failed = 0;
+    assert_true(aco_loop_fd() >= 0);
+    assert_int_equal(aco_run_once(-1), 0);
+    assert_int_equal(aco_go(yields, NULL), 0);
+    run_until_done(1);
+    assert_int_equal(aco_go(sleeps, NULL), 0);
+    run_until_done(2);
+    assert_int_equal(pipe(fds), 0);
+    assert_int_equal(aco_go(reads, &fds[0]), 0);
+    assert_int_equal(aco_run_once(0), 1);
+    assert_int_equal(aco_run_once(MS), 1);
+    assert_int_equal(ct_done, 2);
+    assert_int_equal(write(fds[1], "x", 1), 1);
+    run_until_done(3);
+    assert_int_equal(aco_close(fds[0]), 0);
+    assert_int_equal(aco_close(fds[1]), 0);
+    assert_int_equal(aco_run_once(0), 0);
+    assert_int_equal(ct_failed, 0);
+}
+
+static void test_wakes(void **state)
+{
+    (void)state;
+    aco_task_t *task = NULL;
+    pthread_t thread;
+    ct_done = ct_failed = 0;
+    assert_int_equal(aco_go(parks, &task), 0);
+    assert_int_equal(aco_run_once(0), 1);
+    assert_int_equal(pthread_create(&thread, NULL, unparks, task), 0);
+    run_until_done(1);
+    pthread_join(thread, NULL);
+    assert_int_equal(aco_go(parks, &task), 0);
+    assert_int_equal(aco_run_once(0), 1);
+    aco_unpark(task); /* by the thread itself, between turns */
+    run_until_done(2);
+    assert_int_equal(ct_failed, 0);
+}
+
+static void *nests(void *arg)
+{
+    CHECK_FAILS(aco_run_once(0), EBUSY);
+    CHECK_FAILS(aco_loop_fd(), EBUSY);
+    ct_done++;
+    return arg;
+}
+
+/* Returns NULL if all is right, or if the call that fails ends the process. */
+static void *embeds(void *arg)
+{
+    int is_early = arg != NULL, result = 1;
+    if (aco_go(sleeps, NULL) == 0 || errno != EPERM || aco_loop_fd() < 0) {
+        return "aco_go";
+    }
+    if (aco_go(sleeps, NULL) != 0) {
+        return "aco_go with a loop";
+    }
+    while (!is_early && (result = aco_run_once(-1)) == 1) {
+    }
+    return result == is_early ? NULL : "aco_run_once";
+}
+
+/* A thread that ends, with its loop; whether the process still is. */
+static void end_thread(void *arg)
+{
+    pthread_t thread;
+    void *failed;
+    assert_int_equal(pthread_create(&thread, NULL, embeds, arg), 0);
+    assert_int_equal(pthread_join(thread, &failed), 0);
+    assert_null(failed);
+}
+
+static void test_threads(void **state)
+{
+    (void)state;
+    ct_done = ct_failed = 0;
+    assert_int_equal(aco_run(NULL, nests, NULL, NULL), -1);
+    assert_int_equal(errno, EBUSY);
+    assert_int_equal(aco_go(nests, NULL), 0);
+    run_until_done(1);
+    end_thread(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        assert_non_null(freopen("/dev/null", "w", stderr));
+        signal(SIGABRT, SIG_DFL); /* cmocka handles it */
+        end_thread("early");
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    assert_int_equal(ct_failed, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_wakes),
+        cmocka_unit_test(test_threads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

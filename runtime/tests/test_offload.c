@@ -1,0 +1,794 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What helper threads do for tasks. Linked with --wrap for functions that are made slow, or to
+ * fail.
+ */
+#define _GNU_SOURCE
+#include "tasks.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static void run_with(aco_run_options_t options, void *(*fn)(void *), void *arg)
+{
+    ct_failed = 0;
+    assert_int_equal(aco_run(&options, fn, arg, NULL), 0);
+    assert_int_equal(ct_failed, 0);
+}
+
+/* ==== Wrapped functions ====================================================================== */
+
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *),
+                          void *arg);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *),
+                          void *arg);
+int __real_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
+                                  const struct timespec *until);
+int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
+                                  const struct timespec *until);
+
+static int ct_threads_left = 1000; /* that can be had */
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *),
+                          void *arg)
+{
+    if (__atomic_fetch_sub(&ct_threads_left, 1, __ATOMIC_RELAXED) <= 0) {
+        return EAGAIN;
+    }
+    return __real_pthread_create(thread, attr, fn, arg);
+}
+
+static int64_t idle_time; /* ns; 0: the usual */
+
+int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
+                                  const struct timespec *until)
+{
+    if (idle_time == 0) {
+        return __real_pthread_cond_timedwait(cond, mutex, until);
+    }
+    int64_t at = aco_now() + idle_time;
+    struct timespec soon = {(time_t)(at / 1000000000), (long)(at % 1000000000)};
+    return __real_pthread_cond_timedwait(cond, mutex, &soon);
+}
+
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, ...);
+
+static unsigned ct_reads; /* at once, since is_cold was set */
+static int is_cold;       /* 1: some of a file is not in the page cache */
+
+long __wrap_syscall(long number, ...)
+{
+    va_list args;
+    va_start(args, number);
+    long a[6];
+    for (int i = 0; i < 6; i++) {
+        a[i] = va_arg(args, long);
+    }
+    va_end(args);
+    CHECK(number != SYS_preadv2 || a[5] == RWF_NOWAIT);
+    if (number != SYS_preadv2 || !is_cold || ct_reads++ % 4 == 0) {
+        return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+    }
+    if (ct_reads % 4 == 0) {
+        errno = EAGAIN;
+        return -1;
+    }
+    struct iovec part = *(const struct iovec *)a[1];
+    part.iov_len = part.iov_len < 1000 ? part.iov_len : 1000;
+    return __real_syscall(number, a[0], &part, 1L, a[3], a[4], a[5]);
+}
+
+/* ==== aco_offload() ========================================================================== */
+
+#define CT 300
+
+static int ct_inside, most_inside, ct_calls;
+
+static void *is_counted(void *arg)
+{
+    int ct = __atomic_add_fetch(&ct_inside, 1, __ATOMIC_RELAXED);
+    int most = __atomic_load_n(&most_inside, __ATOMIC_RELAXED);
+    while (ct > most && !__atomic_compare_exchange_n(&most_inside, &most, ct, 0, __ATOMIC_RELAXED,
+                                                     __ATOMIC_RELAXED)) {
+    }
+    CHECK(aco_self() == NULL);
+    usleep(100);
+    __atomic_sub_fetch(&ct_inside, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&ct_calls, 1, __ATOMIC_RELAXED);
+    return (char *)arg + 1;
+}
+
+static void *offloads_thrice(void *arg)
+{
+    for (int i = 0; i < 3; i++) {
+        CHECK(aco_offload(is_counted, arg) == (char *)arg + 1);
+    }
+    return NULL;
+}
+
+static void *offloads_in_many_tasks(void *arg)
+{
+    static char c[CT];
+    aco_task_options_t options = {.thread = ACO_ANY, .group = aco_group_new()};
+    for (int i = 0; i < CT; i++) {
+        options.shares_stack = i % 3 == 0;
+        CHECK(aco_go_with(&options, offloads_thrice, &c[i], NULL) == 0);
+    }
+    CHECK(aco_group_join(options.group) == 0);
+    return arg;
+}
+
+static void many_share_few_helpers(void **state)
+{
+    (void)state;
+    for (int ct_threads = 1; ct_threads <= 3; ct_threads++) {
+        ct_calls = most_inside = 0;
+        run_with((aco_run_options_t){.ct_threads = ct_threads, .ct_offload = 4},
+                 offloads_in_many_tasks, NULL);
+        assert_int_equal(ct_calls, 3 * CT);
+        assert_int_equal(ct_inside, 0);
+        assert_in_range(most_inside, 2, 4);
+    }
+}
+
+static void *sets_errno(void *arg)
+{
+    CHECK(errno == ENOTTY);
+    errno = arg == NULL ? errno : EXDEV;
+    return NULL;
+}
+
+static void *keeps_errno(void *arg)
+{
+    errno = ENOTTY;
+    CHECK(aco_offload(sets_errno, NULL) == NULL && errno == ENOTTY);
+    CHECK(aco_offload(sets_errno, &errno) == NULL && errno == EXDEV);
+    return arg;
+}
+
+static void errno_comes_back(void **state)
+{
+    (void)state;
+    run_tasks(keeps_errno, NULL);
+    ct_failed = 0;
+    keeps_errno(NULL);
+    assert_int_equal(ct_failed, 0);
+}
+
+static sem_t gate;
+
+static void *passes_the_gate(void *arg)
+{
+    __atomic_add_fetch(&ct_calls, 1, __ATOMIC_RELAXED);
+    while (sem_wait(&gate) != 0) {
+    }
+    return arg;
+}
+
+static void *offloads_until_the_gate_opens(void *arg)
+{
+    CHECK(aco_offload(passes_the_gate, &gate) == &gate);
+    return arg;
+}
+
+static void *opens_the_gate(void *arg)
+{
+    aco_task_t *task = aco_spawn(offloads_until_the_gate_opens, NULL);
+    for (int i = 0; i < 10; i++) {
+        aco_yield();
+    }
+    char text[4096] = "";
+    FILE *stream = fmemopen(text, sizeof(text), "w");
+    aco_print_tasks(stream);
+    fclose(stream);
+    CHECK(strstr(text, "waits for a helper thread since") != NULL);
+    sem_post(&gate);
+    CHECK(aco_join(task, NULL) == 0);
+    return arg;
+}
+
+static void only_the_task_waits(void **state)
+{
+    (void)state;
+    sem_init(&gate, 0, 0);
+    run_tasks(opens_the_gate, NULL);
+}
+
+static int ct_late;
+
+static void *offloads_in_vain(void *arg)
+{
+    aco_within(2 * MS)
+    {
+        errno = 0;
+        CHECK(aco_offload(passes_the_gate, arg) == NULL && errno == ETIMEDOUT);
+    }
+    ct_late++;
+    errno = 0;
+    CHECK(aco_offload(passes_the_gate, arg) == NULL && errno == ECANCELED);
+    errno = 0; /* cancelled before */
+    CHECK(aco_offload(passes_the_gate, arg) == NULL && errno == ECANCELED);
+    return arg;
+}
+
+/* One that has begun is waited for. */
+static void *offloads_too_long(void *arg)
+{
+    CHECK(aco_offload(passes_the_gate, arg) == arg);
+    CHECK_FAILS(aco_park(), ECANCELED);
+    return arg;
+}
+
+static void sleep_until(const int *ct, int least)
+{
+    while (__atomic_load_n(ct, __ATOMIC_RELAXED) < least) {
+        CHECK(aco_sleep(MS) == 0);
+    }
+}
+
+static void *keeps_the_helper_busy(void *arg)
+{
+    ct_calls = ct_late = 0;
+    aco_task_t *first = aco_spawn(offloads_too_long, &gate);
+    sleep_until(&ct_calls, 1);
+    aco_task_t *second = aco_spawn(offloads_in_vain, &gate);
+    sleep_until(&ct_late, 1);
+    aco_task_cancel(first);
+    aco_task_cancel(second);
+    CHECK(aco_join(second, NULL) == 0);
+    sem_post(&gate);
+    CHECK(aco_join(first, NULL) == 0);
+    CHECK(ct_calls == 1);
+    sem_post(&gate);
+    CHECK(aco_offload(passes_the_gate, arg) == arg);
+    return arg;
+}
+
+static int written_fd, ct_written;
+
+static void *writes_too_late(void *arg)
+{
+    ct_written++;
+    CHECK_FAILS(aco_pwrite(written_fd, "x", 1, 0), EBADF);
+    return arg;
+}
+
+/* The number goes to another file before a helper has time for the write. */
+static void *closes_what_is_to_be_written(void *arg)
+{
+    ct_calls = ct_written = 0;
+    aco_task_t *first = aco_spawn(offloads_too_long, &gate);
+    sleep_until(&ct_calls, 1);
+    written_fd = memfd_create("written", MFD_CLOEXEC);
+    aco_task_t *second = aco_spawn(writes_too_late, NULL);
+    sleep_until(&ct_written, 1);
+    CHECK(aco_close(written_fd) == 0);
+    CHECK(memfd_create("other", MFD_CLOEXEC) == written_fd);
+    aco_task_cancel(first);
+    sem_post(&gate);
+    CHECK(aco_join(first, NULL) == 0 && aco_join(second, NULL) == 0);
+    CHECK(lseek(written_fd, 0, SEEK_END) == 0);
+    CHECK(aco_close(written_fd) == 0);
+    return arg;
+}
+
+static void waits_for_what_has_begun(void **state)
+{
+    (void)state;
+    sem_init(&gate, 0, 0);
+    run_with((aco_run_options_t){.ct_offload = 1}, keeps_the_helper_busy, NULL);
+    run_with((aco_run_options_t){.ct_offload = 1}, closes_what_is_to_be_written, NULL);
+}
+
+static void *tells_its_thread(void *arg)
+{
+    *(pthread_t *)arg = pthread_self();
+    sigset_t set;
+    sigemptyset(&set);
+    pthread_sigmask(SIG_SETMASK, NULL, &set);
+    return (void *)(uintptr_t)(sigismember(&set, SIGTERM) && !sigismember(&set, SIGSEGV));
+}
+
+static void *offloads_without_threads(void *arg)
+{
+    static pthread_t thread, other;
+    ct_threads_left = 0;
+    CHECK(aco_offload(tells_its_thread, &thread) == NULL); /* runs in place */
+    CHECK(pthread_equal(thread, pthread_self()));
+    ct_threads_left = 1;
+    CHECK(aco_offload(tells_its_thread, &thread) != NULL);
+    CHECK(!pthread_equal(thread, pthread_self()));
+    aco_task_t *task = aco_spawn(opens_the_gate, NULL); /* needs one, and has one */
+    CHECK(aco_offload(tells_its_thread, &other) != NULL);
+    CHECK(pthread_equal(thread, other));
+    CHECK(aco_join(task, NULL) == 0);
+    return arg;
+}
+
+static void threads_may_be_short(void **state)
+{
+    (void)state;
+    sem_init(&gate, 0, 0);
+    run_tasks(offloads_without_threads, NULL);
+    ct_threads_left = 1000;
+}
+
+static void an_offload_outside_of_tasks_is_a_call(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    assert_null(aco_offload(tells_its_thread, &thread));
+    assert_true(pthread_equal(thread, pthread_self()));
+}
+
+static int ct_threads(void)
+{
+    DIR *dir = opendir("/proc/self/task");
+    int ct = 0;
+    while (readdir(dir) != NULL) {
+        ct++;
+    }
+    closedir(dir);
+    return ct;
+}
+
+static void *waits_for_idle_helpers(void *arg)
+{
+    int ct = ct_threads();
+    aco_task_t *task = aco_spawn(offloads_in_many_tasks, NULL);
+    CHECK(aco_join(task, NULL) == 0);
+    aco_stats_t stats;
+    aco_stats(&stats);
+    CHECK(stats.ct_offloads == 3 * CT);
+    CHECK(ct_threads() > ct);
+    aco_within(2000 * MS)
+    {
+        while (ct_threads() > ct && aco_sleep(MS) == 0) {
+        }
+    }
+    CHECK(ct_threads() <= ct);
+    CHECK(aco_offload(is_counted, &gate) == (char *)&gate + 1);
+    return arg;
+}
+
+static void idle_helpers_end(void **state)
+{
+    (void)state;
+    idle_time = 300 * MS;
+    run_with((aco_run_options_t){.ct_offload = 4}, waits_for_idle_helpers, NULL);
+    idle_time = 0;
+}
+
+static void *returns(void *arg)
+{
+    return arg;
+}
+
+static void *offloads_its_frame(void *arg)
+{
+    char c = 0;
+    return aco_offload(returns, &c) == &c ? arg : NULL;
+}
+
+static void *shares_its_stack(void *arg)
+{
+    aco_task_options_t options = {.name = "sharer", .shares_stack = 1};
+    CHECK(aco_go_with(&options, offloads_its_frame, NULL, NULL) == 0);
+    return arg;
+}
+
+static void a_frame_that_moves_is_refused(void **state)
+{
+    (void)state;
+    int pipes[2];
+    assert_int_equal(pipe(pipes), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(pipes[1], 2);
+        aco_run(NULL, shares_its_stack, NULL, NULL);
+        _exit(0);
+    }
+    close(pipes[1]);
+    char text[4096];
+    ssize_t sz = read(pipes[0], text, sizeof(text) - 1);
+    close(pipes[0]);
+    text[sz > 0 ? sz : 0] = '\0';
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    assert_non_null(strstr(text, "aco_offload"));
+    assert_non_null(strstr(text, "sharer"));
+    run_tasks(offloads_its_frame, NULL);
+}
+
+/* ==== Files ================================================================================== */
+
+#define FILE_SZ (1 << 20)
+#define BLOCK_SZ 5000
+
+static char directory[] = "/tmp/test_offload.XXXXXX";
+
+static const char *path_of(const char *name)
+{
+    static char path[64];
+    snprintf(path, sizeof(path), "%s/%s", directory, name);
+    return path;
+}
+
+static char byte_at(size_t i)
+{
+    return (char)(i * 7 + i / 4096);
+}
+
+static uint64_t ct_offloads(void)
+{
+    aco_stats_t stats;
+    aco_stats(&stats);
+    return stats.ct_offloads;
+}
+
+static int is_read_at(int fd, size_t offset)
+{
+    char block[BLOCK_SZ]; /* on the stack, shared or not */
+    size_t sz = offset >= FILE_SZ ? 0 : offset > FILE_SZ - BLOCK_SZ ? FILE_SZ - offset : BLOCK_SZ;
+    errno = EXDEV;
+    if (aco_pread(fd, block, BLOCK_SZ, (int64_t)offset) != (ssize_t)sz || errno != EXDEV) {
+        return 0;
+    }
+    for (size_t i = 0; i < sz; i++) {
+        if (block[i] != byte_at(offset + i)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static int is_written_at(int fd, size_t offset)
+{
+    char block[BLOCK_SZ];
+    size_t sz = offset > FILE_SZ - BLOCK_SZ ? FILE_SZ - offset : BLOCK_SZ;
+    for (size_t i = 0; i < sz; i++) {
+        block[i] = byte_at(offset + i);
+    }
+    return aco_pwrite(fd, block, sz, (int64_t)offset) == (ssize_t)sz;
+}
+
+static int file;
+static size_t next_offset;
+
+static void *writes_blocks(void *arg)
+{
+    for (size_t offset; (offset = next_offset) < FILE_SZ;) {
+        next_offset += BLOCK_SZ;
+        CHECK(is_written_at(file, offset));
+    }
+    return arg;
+}
+
+static void *reads_blocks(void *arg)
+{
+    for (size_t offset; (offset = next_offset) < FILE_SZ + BLOCK_SZ;) {
+        next_offset += BLOCK_SZ;
+        CHECK(is_read_at(file, offset));
+    }
+    return arg;
+}
+
+static void run_tasks_of(void *(*fn)(void *))
+{
+    next_offset = 0;
+    aco_task_options_t options = {.group = aco_group_new()};
+    for (int i = 0; i < 8; i++) {
+        options.shares_stack = i % 2;
+        CHECK(aco_go_with(&options, fn, NULL, NULL) == 0);
+    }
+    CHECK(aco_group_join(options.group) == 0);
+}
+
+static void *uses_a_file(void *arg)
+{
+    file = aco_open(path_of("file"), O_RDWR | O_CREAT | O_CLOEXEC, 0640);
+    struct stat status;
+    CHECK(file >= 0 && fstat(file, &status) == 0 && (status.st_mode & 0700) == 0600);
+    run_tasks_of(writes_blocks);
+    errno = EXDEV;
+    CHECK(aco_fsync(file) == 0 && errno == EXDEV);
+    CHECK(posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED) == 0);
+    uint64_t before = ct_offloads();
+    is_cold = 1;
+    run_tasks_of(reads_blocks);
+    is_cold = 0;
+    CHECK(ct_offloads() > before);
+    before = ct_offloads();
+    run_tasks_of(reads_blocks);
+    CHECK(ct_offloads() == before);
+    CHECK(errno == EXDEV);
+    close(file);
+    return arg;
+}
+
+static void *fails_with_files(void *arg)
+{
+    char c = 0;
+    CHECK_FAILS(aco_open(path_of("missing"), O_RDONLY), ENOENT);
+    CHECK_FAILS(aco_fsync(-1), EBADF);
+    CHECK_FAILS(aco_pread(-1, &c, 1, 0), EBADF);
+    CHECK_FAILS(aco_pwrite(-1, &c, 1, 0), EBADF);
+    CHECK_FAILS(aco_pread(0, &c, 1, -1), EINVAL);
+    CHECK_FAILS(aco_pwrite(0, &c, 1, -1), EINVAL);
+    int fd = aco_open(path_of("file"), O_RDONLY | O_CLOEXEC);
+    CHECK_FAILS(aco_pwrite(fd, &c, 1, 0), EBADF);
+    CHECK(aco_pread(fd, &c, 0, 0) == 0);
+    CHECK(aco_pread(fd, NULL, 0, 0) == 0);
+    CHECK_FAILS(aco_pread(fd, (void *)1, 1, 0), EFAULT);
+    close(fd);
+    return arg;
+}
+
+static void files_are_read_and_written(void **state)
+{
+    (void)state;
+    run_tasks(uses_a_file, NULL);
+    run_tasks(fails_with_files, NULL);
+    ct_failed = 0;
+    fails_with_files(NULL);
+    assert_int_equal(ct_failed, 0);
+}
+
+static void *opens_to_read(void *arg)
+{
+    int fd = aco_open(path_of("fifo"), O_RDONLY | O_CLOEXEC);
+    CHECK(fd >= 0);
+    close(fd);
+    return arg;
+}
+
+static void *opens_both_ends(void *arg)
+{
+    CHECK(mkfifo(path_of("fifo"), 0600) == 0);
+    aco_task_t *reader = aco_spawn(opens_to_read, NULL);
+    CHECK(aco_sleep(5 * MS) == 0); /* other tasks run meanwhile */
+    int fd = aco_open(path_of("fifo"), O_WRONLY | O_CLOEXEC);
+    CHECK(fd >= 0);
+    CHECK(aco_join(reader, NULL) == 0);
+    close(fd);
+    aco_within(50 * MS)
+    {
+        CHECK_FAILS(aco_open(path_of("fifo"), O_RDONLY | O_CLOEXEC), ETIMEDOUT);
+    }
+    return arg;
+}
+
+/* A helper that nobody waits for outlives the runtime, and closes what it has opened. */
+static void a_fifo_waits_for_its_other_end(void **state)
+{
+    (void)state;
+    run_tasks(opens_both_ends, NULL);
+    int fd = -1;
+    for (int i = 0; fd < 0 && i < 1000; i++) {
+        usleep(1000);
+        fd = open(path_of("fifo"), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    }
+    assert_true(fd >= 0);
+    signal(SIGPIPE, SIG_IGN);
+    for (int i = 0; i < 1000 && write(fd, "", 1) == 1; i++) {
+        usleep(1000);
+    }
+    assert_int_equal(write(fd, "", 1), -1);
+    assert_int_equal(errno, EPIPE);
+    close(fd);
+}
+
+/* ==== Names ================================================================================== */
+
+int __real_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
+                       struct addrinfo **list);
+int __wrap_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
+                       struct addrinfo **list);
+int __real_getnameinfo(const struct sockaddr *address, socklen_t address_sz, char *host,
+                       socklen_t host_sz, char *service, socklen_t service_sz, int flags);
+int __wrap_getnameinfo(const struct sockaddr *address, socklen_t address_sz, char *host,
+                       socklen_t host_sz, char *service, socklen_t service_sz, int flags);
+
+static sem_t answers; /* each lets one look-up end */
+static int ct_lookups, ct_ended;
+
+static void look_up(void)
+{
+    __atomic_add_fetch(&ct_lookups, 1, __ATOMIC_RELAXED);
+    CHECK(aco_self() == NULL);
+    while (sem_wait(&answers) != 0) {
+    }
+    __atomic_add_fetch(&ct_ended, 1, __ATOMIC_RELAXED);
+}
+
+int __wrap_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
+                       struct addrinfo **list)
+{
+    if (node == NULL || strcmp(node, "slow.example") != 0 ||
+        (hints->ai_flags & AI_NUMERICHOST) != 0) {
+        return __real_getaddrinfo(node, service, hints, list);
+    }
+    look_up();
+    if (service == NULL) {
+        errno = ENETDOWN;
+        return EAI_SYSTEM;
+    }
+    return __real_getaddrinfo("192.0.2.1", service, hints, list);
+}
+
+int __wrap_getnameinfo(const struct sockaddr *address, socklen_t address_sz, char *host,
+                       socklen_t host_sz, char *service, socklen_t service_sz, int flags)
+{
+    if (host != NULL && (flags & NI_NUMERICHOST) == 0) {
+        look_up();
+    }
+    return __real_getnameinfo(address, address_sz, host, host_sz, service, service_sz,
+                              flags | NI_NUMERICHOST);
+}
+
+static int is_address(const struct addrinfo *list, uint32_t address, uint16_t port)
+{
+    const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)list->ai_addr;
+    return list->ai_family == AF_INET && in->sin_addr.s_addr == htonl(address) &&
+           in->sin_port == htons(port);
+}
+
+static void *looks_up(void *arg)
+{
+    struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM}, *list = NULL;
+    CHECK(aco_getaddrinfo("slow.example", "80", &hints, &list) == 0);
+    CHECK(list != NULL && is_address(list, 0xc0000201, 80));
+    freeaddrinfo(list);
+    CHECK(aco_getaddrinfo("slow.example", NULL, &hints, &list) == EAI_SYSTEM);
+    CHECK(errno == ENETDOWN);
+    struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(80)};
+    in.sin_addr.s_addr = htonl(0xc0000202);
+    char host[NI_MAXHOST], service[NI_MAXSERV];
+    const struct sockaddr *address = (const struct sockaddr *)&in;
+    CHECK(aco_getnameinfo(address, sizeof(in), host, sizeof(host), service, sizeof(service),
+                          NI_NUMERICSERV) == 0);
+    CHECK(strcmp(host, "192.0.2.2") == 0 && strcmp(service, "80") == 0);
+    CHECK(aco_getnameinfo(address, sizeof(in), host, 5, NULL, 0, 0) == EAI_OVERFLOW);
+    return arg;
+}
+
+static void *answers_all(void *arg)
+{
+    aco_task_options_t options = {.shares_stack = 1};
+    aco_task_t *task;
+    CHECK(aco_go_with(&options, looks_up, NULL, &task) == 0);
+    for (int i = 0; i < 4; i++) {
+        sem_post(&answers);
+    }
+    CHECK(aco_join(task, NULL) == 0);
+    CHECK(ct_lookups == 4 && ct_offloads() == 4);
+    return arg;
+}
+
+static void *needs_no_helper(void *arg)
+{
+    struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM}, *list = NULL;
+    CHECK(aco_getaddrinfo("192.0.2.1", "80", &hints, &list) == 0);
+    CHECK(is_address(list, 0xc0000201, 80));
+    freeaddrinfo(list);
+    hints.ai_flags = AI_PASSIVE;
+    CHECK(aco_getaddrinfo(NULL, "81", &hints, &list) == 0);
+    CHECK(is_address(list, INADDR_ANY, 81));
+    freeaddrinfo(list);
+    CHECK(aco_getaddrinfo(NULL, NULL, &hints, &list) == EAI_NONAME);
+    struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(80)};
+    char host[NI_MAXHOST];
+    CHECK(aco_getnameinfo((const struct sockaddr *)&in, sizeof(in), host, sizeof(host), NULL, 0,
+                          NI_NUMERICHOST) == 0);
+    CHECK(strcmp(host, "0.0.0.0") == 0);
+    CHECK(aco_self() == NULL || ct_offloads() == 0);
+    return arg;
+}
+
+static void names_are_looked_up(void **state)
+{
+    (void)state;
+    ct_lookups = 0;
+    sem_init(&answers, 0, 0);
+    run_tasks(answers_all, NULL);
+    run_tasks(needs_no_helper, NULL);
+    ct_failed = 0;
+    needs_no_helper(NULL);
+    assert_int_equal(ct_failed, 0);
+}
+
+static void *looks_up_too_long(void *arg)
+{
+    struct addrinfo *list = NULL;
+    struct sockaddr_in in = {.sin_family = AF_INET};
+    char host[NI_MAXHOST];
+    for (int i = 0; i < 2; i++) { /* by the helper; waiting for it */
+        aco_within(20 * MS)
+        {
+            CHECK(aco_getaddrinfo("slow.example", "80", NULL, &list) == EAI_SYSTEM);
+            CHECK(errno == ETIMEDOUT && list == NULL);
+        }
+        ct_late++;
+    }
+    CHECK(aco_getnameinfo((const struct sockaddr *)&in, sizeof(in), host, sizeof(host), NULL, 0,
+                          0) == EAI_SYSTEM);
+    CHECK(errno == ECANCELED);
+    return arg;
+}
+
+static void *has_no_patience(void *arg)
+{
+    ct_late = 0;
+    aco_task_t *task = aco_spawn(looks_up_too_long, NULL);
+    sleep_until(&ct_late, 2);
+    aco_task_cancel(task);
+    CHECK(aco_join(task, NULL) == 0);
+    CHECK(aco_offload(returns, &gate) == &gate); /* look-ups don't delay other helpers */
+    return arg;
+}
+
+/* The look-up that was given up ends after the runtime. */
+static void a_deadline_ends_a_slow_lookup(void **state)
+{
+    (void)state;
+    sem_init(&answers, 0, 0);
+    ct_lookups = 0;
+    __atomic_store_n(&ct_ended, 0, __ATOMIC_RELAXED);
+    run_with((aco_run_options_t){.ct_offload = 1, .ct_offload_names = 1}, has_no_patience, NULL);
+    assert_int_equal(__atomic_load_n(&ct_lookups, __ATOMIC_RELAXED), 1);
+    assert_int_equal(__atomic_load_n(&ct_ended, __ATOMIC_RELAXED), 0);
+    int ct = ct_threads();
+    sem_post(&answers);
+    for (int i = 0; i < 1000 && ct_threads() == ct; i++) {
+        usleep(1000);
+    }
+    assert_int_equal(ct_threads(), ct - 1);
+    assert_int_equal(__atomic_load_n(&ct_ended, __ATOMIC_RELAXED), 1);
+}
+
+static int make_directory(void **state)
+{
+    (void)state;
+    return mkdtemp(directory) == NULL ? -1 : 0;
+}
+
+static int remove_directory(void **state)
+{
+    (void)state;
+    unlink(path_of("file"));
+    unlink(path_of("fifo"));
+    return rmdir(directory);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(many_share_few_helpers),
+        cmocka_unit_test(errno_comes_back),
+        cmocka_unit_test(only_the_task_waits),
+        cmocka_unit_test(waits_for_what_has_begun),
+        cmocka_unit_test(threads_may_be_short),
+        cmocka_unit_test(an_offload_outside_of_tasks_is_a_call),
+        cmocka_unit_test(idle_helpers_end),
+        cmocka_unit_test(a_frame_that_moves_is_refused),
+        cmocka_unit_test(files_are_read_and_written),
+        cmocka_unit_test(a_fifo_waits_for_its_other_end),
+        cmocka_unit_test(names_are_looked_up),
+        cmocka_unit_test(a_deadline_ends_a_slow_lookup),
+    };
+    return cmocka_run_group_tests_name("offload", tests, make_directory, remove_directory);
+}

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+/* How tasks wait for the ends of processes, and for signals. Linked with --wrap for syscall(). */
+#define _GNU_SOURCE
+#include "tasks.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int has_no_pidfd; /* as Linux before 5.3 */
+
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, ...);
+
+long __wrap_syscall(long number, ...)
+{
+    va_list args;
+    va_start(args, number);
+    long a[6];
+    for (int i = 0; i < 6; i++) {
+        a[i] = va_arg(args, long);
+    }
+    va_end(args);
+    if (number == SYS_pidfd_open && has_no_pidfd) {
+        errno = ENOSYS;
+        return -1;
+    }
+    return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+
+/* ==== Processes ============================================================================== */
+
+#define CT 12
+#define FOR_EVER 1000000 /* ms */
+
+/* A child that exits with `code` after some milliseconds; in a process group of its own if
+ * `is_alone`. */
+static pid_t start(int ms, int code, int is_alone)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        usleep((useconds_t)ms * 1000);
+        _exit(code);
+    }
+    if (is_alone) {
+        setpgid(pid, pid);
+    }
+    return pid;
+}
+
+static int has_exited(int status, int code)
+{
+    return WIFEXITED(status) && WEXITSTATUS(status) == code;
+}
+
+static pid_t pids[CT];
+static int is_ended[CT], ct_done;
+
+static void *waits_for_its_child(void *arg)
+{
+    int i = (int)(uintptr_t)arg, status = -1; /* on the stack, shared or not */
+    errno = EXDEV;
+    CHECK(aco_waitpid(pids[i], &status, 0) == pids[i]);
+    CHECK(errno == EXDEV);
+    CHECK(has_exited(status, i + 1));
+    ct_done++;
+    return NULL;
+}
+
+static void *waits_for_any(void *arg)
+{
+    int status;
+    pid_t pid;
+    while ((pid = aco_waitpid(-1, &status, 0)) > 0) {
+        int i = 0;
+        while (i < CT && pids[i] != pid) {
+            i++;
+        }
+        CHECK(i < CT && has_exited(status, i + 1) && !is_ended[i]);
+        is_ended[i % CT] = 1;
+        ct_done++;
+    }
+    CHECK(errno == ECHILD);
+    return arg;
+}
+
+static void *runs_children(void *fn)
+{
+    ct_done = 0;
+    memset(is_ended, 0, sizeof(is_ended));
+    aco_task_options_t options = {.group = aco_group_new()};
+    for (int i = 0; i < CT; i++) {
+        pids[i] = start(i * 7 % CT * 4, i + 1, 0); /* the first has ended before it is waited for */
+    }
+    usleep(5000);
+    for (int i = 0; i < CT; i++) {
+        options.shares_stack = i % 2;
+        CHECK(aco_go_with(&options, *(void *(**)(void *))fn, (void *)(uintptr_t)i, NULL) == 0);
+    }
+    CHECK(aco_group_join(options.group) == 0);
+    CHECK(ct_done == CT);
+    return NULL;
+}
+
+static int ct_descriptors(void)
+{
+    int ct = 0;
+    for (int fd = 0; fd < 256; fd++) {
+        ct += fcntl(fd, F_GETFD) >= 0;
+    }
+    return ct;
+}
+
+static void children_end_in_any_order(void **state)
+{
+    (void)state;
+    int ct = ct_descriptors();
+    void *(*fn)(void *) = waits_for_its_child;
+    run_tasks(runs_children, &fn);
+    has_no_pidfd = 1;
+    run_tasks(runs_children, &fn);
+    has_no_pidfd = 0;
+    assert_int_equal(ct_descriptors(), ct);
+}
+
+static void several_wait_for_any_child(void **state)
+{
+    (void)state;
+    void *(*fn)(void *) = waits_for_any;
+    run_tasks(runs_children, &fn);
+}
+
+static void *waits_for(void *pid)
+{
+    CHECK_FAILS(aco_waitpid(*(pid_t *)pid, NULL, 0), ECANCELED);
+    return NULL;
+}
+
+/* Who gives up leaves the child to others. */
+static void *gives_up(void *arg)
+{
+    static pid_t any[4];
+    pid_t pid = start(FOR_EVER, 0, 1), all[] = {pid, -1, 0, -pid};
+    for (size_t i = 0; i < ARRAY_SZ(any); i++) {
+        any[i] = all[i];
+        aco_within(2 * MS)
+        {
+            CHECK_FAILS(aco_waitpid(any[i], NULL, 0), ETIMEDOUT);
+        }
+        aco_task_t *task = aco_spawn(waits_for, &any[i]);
+        CHECK(aco_sleep(2 * MS) == 0);
+        aco_task_cancel(task);
+        CHECK(aco_join(task, NULL) == 0);
+    }
+    CHECK(aco_waitpid(pid, NULL, WNOHANG) == 0);
+    aco_stats_t before, after;
+    aco_stats(&before);
+    pid_t other = start(0, 0, 0);
+    aco_within(20 * MS)
+    {
+        CHECK_FAILS(aco_waitpid(-pid, NULL, 0), ETIMEDOUT); /* is not woken by it */
+    }
+    aco_stats(&after);
+    CHECK(after.ct_offloads == before.ct_offloads + 1);
+    CHECK(aco_waitpid(other, NULL, 0) == other);
+    kill(pid, SIGKILL);
+    int status = 0;
+    CHECK(aco_sleep(10 * MS) == 0);
+    CHECK(aco_waitpid(-pid, &status, 0) == pid && WIFSIGNALED(status));
+    return arg;
+}
+
+static void who_gives_up_takes_no_child(void **state)
+{
+    (void)state;
+    pid_t other = start(FOR_EVER, 0, 0); /* in the group of the caller */
+    run_tasks(gives_up, NULL);
+    kill(other, SIGKILL);
+    assert_int_equal(waitpid(other, NULL, 0), other);
+}
+
+static void *waits_for_states(void *arg)
+{
+    int status = 0;
+    pid_t pid = start(FOR_EVER, 0, 1);
+    kill(pid, SIGSTOP);
+    CHECK(aco_waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status));
+    aco_within(2 * MS)
+    {
+        CHECK_FAILS(aco_waitpid(pid, &status, WUNTRACED), ETIMEDOUT);
+    }
+    kill(pid, SIGCONT);
+    CHECK(aco_waitpid(-pid, &status, WCONTINUED) == pid && WIFCONTINUED(status));
+    kill(pid, SIGKILL);
+    CHECK(aco_waitpid(pid, &status, 0) == pid && WIFSIGNALED(status));
+    CHECK_FAILS(aco_waitpid(pid, &status, 0), ECHILD);
+    CHECK_FAILS(aco_waitpid(-1, &status, 0), ECHILD);
+    CHECK_FAILS(aco_waitpid(-1, &status, ~0), EINVAL);
+    return arg;
+}
+
+static void stops_and_errors_are_told(void **state)
+{
+    (void)state;
+    run_tasks(waits_for_states, NULL);
+    int status = 0;
+    pid_t pid = start(5, 3, 0);
+    assert_int_equal(aco_waitpid(pid, &status, 0), pid);
+    assert_true(has_exited(status, 3));
+}
+
+/* ==== Signals ================================================================================ */
+
+static sigset_t signals;
+static int ct_received;
+
+static void *receives(void *arg)
+{
+    siginfo_t info = {0};
+    errno = EXDEV;
+    CHECK(aco_wait_signal(&signals, &info) == SIGRTMIN);
+    CHECK(info.si_signo == SIGRTMIN && info.si_pid == getpid());
+    ct_received += info.si_value.sival_int;
+    return arg;
+}
+
+static void *sends(void *arg)
+{
+    ct_received = 0;
+    aco_task_t *tasks[3];
+    for (int i = 0; i < 3; i++) {
+        tasks[i] = aco_spawn(receives, NULL);
+    }
+    CHECK(aco_sleep(2 * MS) == 0);
+    for (int i = 0; i < 3; i++) {
+        sigqueue(getpid(), SIGRTMIN, (union sigval){.sival_int = 1 << i});
+        CHECK(aco_sleep(i * MS) == 0);
+    }
+    for (int i = 0; i < 3; i++) {
+        CHECK(aco_join(tasks[i], NULL) == 0);
+    }
+    CHECK(ct_received == 7); /* each once */
+    kill(getpid(), SIGUSR1);
+    errno = EAGAIN;
+    CHECK(aco_wait_signal(&signals, NULL) == SIGUSR1); /* it was pending */
+    aco_within(2 * MS)
+    {
+        CHECK_FAILS(aco_wait_signal(&signals, NULL), ETIMEDOUT);
+    }
+    return arg;
+}
+
+static void tasks_wait_for_signals(void **state)
+{
+    (void)state;
+    sigset_t before;
+    int ct = ct_descriptors();
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGUSR1);
+    sigaddset(&signals, SIGRTMIN);
+    sigprocmask(SIG_BLOCK, &signals, &before);
+    run_tasks(sends, NULL);
+    run_tasks_on(2, sends, NULL);
+    assert_int_equal(ct_descriptors(), ct);
+    kill(getpid(), SIGUSR1);
+    assert_int_equal(aco_wait_signal(&signals, NULL), SIGUSR1);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(children_end_in_any_order),   cmocka_unit_test(several_wait_for_any_child),
+        cmocka_unit_test(who_gives_up_takes_no_child), cmocka_unit_test(stops_and_errors_are_told),
+        cmocka_unit_test(tasks_wait_for_signals),
+    };
+    return cmocka_run_group_tests_name("process", tests, NULL, NULL);
+}
