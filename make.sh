@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Builds everything that can be built here into output/: the library and its programs in every
-# variant, and on request the tests. What is missing for the rest is told at the end. A target is
+# variant, the runtime, and on request the tests. What is missing for the rest is told at the end. A target is
 # built again only if something that it is made of, or the command, has changed. Relies on bash 4.4,
 # a C compiler and binutils; tools/dependencies lists what else there is to have.
 set -euo pipefail
@@ -12,8 +12,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 readonly USAGE="usage: ./make.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] [-o no-musl]
                  [-o no-man] [-h] [library | run | tests | install | uninstall]
 
-  (nothing)       build the library, the synopsis, the tutorials and the benchmark
-  library         build the library alone
+  (nothing)       build the libraries, the synopsis, the tutorials and the benchmark
+  library         build the libraries alone
   run             build as with nothing, then run the synopsis and the benchmark's headline rows
   tests           build as with nothing, and the tests, too; ./test.sh runs them
   install         build one variant of the library, and install it, headers, manual pages and more
@@ -30,7 +30,7 @@ readonly USAGE="usage: ./make.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] 
   CC, CXX         the compilers (gcc, g++); for other processors it is always clang
   CFLAGS          more options for them, for instance CFLAGS=-O3. What of it configures the library,
                   as -DACO_CONFIG_SHARE_FPU_MXCSR_ENV, install tells pkg-config and CMake, too
-  LDFLAGS         more options to link libaco.so with
+  LDFLAGS         more options to link the shared libraries with
   PREFIX          where to install (/usr/local); LIBDIR: where the libraries (lib, in PREFIX)
   DESTDIR         what to put before these names, for packagers
 
@@ -40,6 +40,8 @@ the two dots, as in libaco, end NAME"
 
 # With the optional parts, each in a folder of its own.
 LIBRARY=(aco.c acosw.S extra/*/aco_*.c)
+# A library of its own, on top of the other.
+RUNTIME=(runtime/*.c)
 TESTS=(tests/test_*.c extra/*/tests/test_*.c)
 # Other processors: name|emulator|where it finds libraries|options for clang. lld 14 can't link for
 # riscv64.
@@ -221,19 +223,47 @@ make_libraries() {
     done
 }
 
-# The libraries without a variant in their names. packaging/libaco.map, where it is there, says what
-# the shared one exports.
-make_default_libraries() {
-    local so=libaco.so.$VERSION map=packaging/libaco.map
+# make_shared NAME OBJECT... -- OPTION...: libNAME.so. packaging/libNAME.map, where it is there,
+# says what it exports.
+make_shared() {
+    local so=lib$1.so map=packaging/lib$1.map objects=()
+    shift
+    while [[ $1 != -- ]]; do
+        objects+=("$1")
+        shift
+    done
+    shift
     [[ -f $map ]] || map=
+    make_target "$OUTPUT/$so.$VERSION" "${objects[@]}" ${map:+"$map"} -- \
+        "${COMPILE[@]}" -shared "-Wl,-soname,$so.${VERSION%%.*}" \
+        ${map:+"-Wl,--version-script=$map"} "${LINK_FLAGS[@]}" "${objects[@]}" "$@" \
+        -o "$OUTPUT/$so.$VERSION"
+    ln -sf "$so.$VERSION" "$OUTPUT/$so.${VERSION%%.*}"
+    ln -sf "$so.${VERSION%%.*}" "$OUTPUT/$so"
+}
+
+# The libraries without a variant in their names.
+make_default_libraries() {
     make_objects no_valgrind.standaloneFPUenv
     finish_targets
     make_target "$OUTPUT/libaco.a" "${OBJECTS[@]}" -- ar rcs "$OUTPUT/libaco.a" "${OBJECTS[@]}"
-    make_target "$OUTPUT/$so" "${OBJECTS[@]}" ${map:+"$map"} -- \
-        "${COMPILE[@]}" -shared "-Wl,-soname,libaco.so.${VERSION%%.*}" \
-        ${map:+"-Wl,--version-script=$map"} "${LINK_FLAGS[@]}" "${OBJECTS[@]}" -o "$OUTPUT/$so"
-    ln -sf "$so" "$OUTPUT/libaco.so.${VERSION%%.*}"
-    ln -sf "libaco.so.${VERSION%%.*}" "$OUTPUT/libaco.so"
+    make_shared aco "${OBJECTS[@]}" --
+    finish_targets
+    ((${#RUNTIME[@]} == 0)) || make_runtime
+}
+
+make_runtime() {
+    local source object objects=()
+    for source in "${RUNTIME[@]}"; do
+        object=$OUTPUT/objects/${source%.c}.o
+        objects+=("$object")
+        make_target "$object" "$source" aco.h runtime/*.h extra/stack_pool/*.h -- \
+            "${COMPILE[@]}" -pthread -Iruntime -Iextra/stack_pool -fPIC -c "$source" -o "$object"
+    done
+    finish_targets
+    make_target "$OUTPUT/libaco_runtime.a" "${objects[@]}" -- \
+        ar rcs "$OUTPUT/libaco_runtime.a" "${objects[@]}"
+    make_shared aco_runtime "${objects[@]}" -- "$OUTPUT/libaco.so" -pthread
     finish_targets
 }
 
@@ -348,11 +378,13 @@ note_foreign() {
 
 # `install` or `uninstall`: packaging/install.sh knows what goes where.
 install_or_remove() {
-    local pages=()
+    local pages=() maps
     if is_in man; then
         pages=("$OUTPUT/man")
+        maps=(packaging/libaco.map)
+        ((${#RUNTIME[@]} == 0)) || maps+=(packaging/libaco_runtime.map)
         # shellcheck disable=SC2046 # they are patterns of files
-        python3 tools/man/pages.py "$OUTPUT/man" packaging/libaco.map \
+        python3 tools/man/pages.py "$OUTPUT/man" "${maps[@]}" \
             $(sed -n 's/^include //p' packaging/installed)
     fi
     if [[ $1 == install ]]; then

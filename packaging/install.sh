@@ -23,6 +23,8 @@ CMAKEDIR=$LIBDIR/cmake/aco
 AUTOLOADDIR=$PREFIX/share/gdb/auto-load$LIBDIR
 GDB_SCRIPT=$PREFIX/share/aco/aco.py
 MADE=$OUTPUT/install
+LIBRARIES=(aco)
+[[ ! -d runtime ]] || LIBRARIES+=(aco_runtime)
 MAN_PAGES=${2:-}
 
 # The words of CFLAGS that configure the library.
@@ -47,8 +49,11 @@ fill() {
 }
 
 make_files() {
+    local name
     mkdir -p "$MADE"
-    fill packaging/aco.pc.in > "$MADE/aco.pc"
+    for name in "${LIBRARIES[@]}"; do
+        fill "packaging/${name/_/-}.pc.in" > "$MADE/${name/_/-}.pc"
+    done
     fill packaging/cmake/aco-config.cmake.in > "$MADE/aco-config.cmake"
     fill packaging/cmake/aco-config-version.cmake.in > "$MADE/aco-config-version.cmake"
     ln -sfn "$(realpath -ms --relative-to="$AUTOLOADDIR" "$GDB_SCRIPT")" "$MADE/aco-gdb.py"
@@ -56,16 +61,19 @@ make_files() {
 
 # Calls `$1 SOURCE TARGET` for everything that gets installed.
 for_each_file() {
-    local file number directory pattern
-    for file in "$OUTPUT"/libaco.{a,so,"so.${VERSION%%.*}","so.$VERSION"}; do
-        "$1" "$file" "$LIBDIR/${file##*/}"
+    local name file number directory pattern
+    for name in "${LIBRARIES[@]}"; do
+        for file in "$OUTPUT/lib$name".{a,so,"so.${VERSION%%.*}","so.$VERSION"}; do
+            "$1" "$file" "$LIBDIR/${file##*/}"
+        done
+        file=$MADE/${name/_/-}.pc
+        "$1" "$file" "$LIBDIR/pkgconfig/${file##*/}"
     done
     while read -r directory pattern; do
         for file in $pattern; do
             "$1" "$file" "$PREFIX/$directory/${file##*/}"
         done
     done < <(grep '^[^#]' packaging/installed)
-    "$1" "$MADE/aco.pc" "$LIBDIR/pkgconfig/aco.pc"
     for file in "$MADE"/aco-config{,-version}.cmake; do
         "$1" "$file" "$CMAKEDIR/${file##*/}"
     done

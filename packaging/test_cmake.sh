@@ -62,8 +62,10 @@ check_cmake_consumer "find_package after CMake's installation, shared" \
     -DWAY=find_package -Daco_ROOT="$shared" -DWANTED="${VERSION%.*}"
 [[ $(ldd "$TMP/build/user_c") == *"$shared/lib"*"/libaco.so.${VERSION%%.*} "* ]] ||
     fail "the program does not load the shared library that CMake has installed"
-diff <(exports "$made/lib/libaco.so") <(exports "$shared"/lib*/libaco.so) ||
-    fail "the library by make.sh (left) and by CMake (right) export different names"
+for library in "$made"/lib/libaco*.so; do
+    diff <(exports "$library") <(exports "$shared"/lib*/"${library##*/}") ||
+        fail "${library##*/} by make.sh (left) and by CMake (right) export different names"
+done
 diff <(cd "$made" && ls -R include share/aco share/doc) \
     <(cd "$shared" && ls -R include share/aco share/doc) ||
     fail "make.sh (left) and CMake (right) install different files"
@@ -71,6 +73,12 @@ if have pkg-config; then
     read -ra flags < <(PKG_CONFIG_LIBDIR=$(echo "$shared"/lib*/pkgconfig) pkg-config --cflags --libs aco)
     check_consumer "pkg-config after CMake's installation" "${flags[@]}" \
         -Wl,-rpath,"$(echo "$shared"/lib*)"
+    if [[ $RUNTIME == ON ]]; then
+        read -ra flags < <(PKG_CONFIG_LIBDIR=$(echo "$shared"/lib*/pkgconfig) \
+            pkg-config --cflags --libs aco-runtime)
+        check_runtime "pkg-config aco-runtime after CMake's installation" "${flags[@]}" \
+            -Wl,-rpath,"$(echo "$shared"/lib*)"
+    fi
 fi
 
 static=$TMP/static

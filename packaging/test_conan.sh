@@ -38,6 +38,12 @@ check() {
     # The shared library is found by the environment that Conan's own script makes.
     # shellcheck source=/dev/null
     (set +u && . "$made/conanrun.sh" && check_consumer "$what, pkg-config" "${flags[@]}")
+    if [[ $RUNTIME == ON ]]; then
+        read -ra flags < <(PKG_CONFIG_LIBDIR=$made pkg-config --cflags --libs aco-runtime)
+        # shellcheck source=/dev/null
+        (set +u && . "$made/conanrun.sh" &&
+            check_runtime "$what, pkg-config aco-runtime" "${flags[@]}")
+    fi
 }
 
 check "conan, static"

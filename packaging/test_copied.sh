@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# A project that has copied the four files builds and runs, in C and in C++; with an optional part,
-# it has copied that, too.
+# A project that has copied the four files builds and runs, in C and in C++; with an optional part
+# or the runtime, it has copied that, too.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -30,3 +30,16 @@ must "a program in C++ does not build with the files copied" "${CXX_COMPILER[@]}
     "$COPY/user.cc" "${core[@]}" "$COPY"/{cancel,stack_pool}.o -o "$TMP/user" -lpthread
 must "a program in C++ fails with the files copied" "$TMP/user"
 echo "the four files, copied: programs in C and C++ build and run"
+
+# The folders as they are, and one command.
+if [[ $RUNTIME == ON ]]; then
+    mkdir -p "$TMP/tasks/extra"
+    cp -R aco.h aco.c acosw.S aco_assert_override.h runtime "$CONSUMER/tasks.c" "$TMP/tasks"
+    cp -R extra/stack_pool "$TMP/tasks/extra"
+    cd "$TMP/tasks"
+    must "a program of tasks does not build with the files copied" \
+        "${C_COMPILER[@]}" -O2 -pthread -I. -Iruntime -Iextra/stack_pool tasks.c runtime/*.c \
+        extra/stack_pool/*.c aco.c acosw.S
+    must "a program of tasks fails with the files copied" ./a.out
+    echo "the runtime, copied: a program of tasks builds and runs"
+fi

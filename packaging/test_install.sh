@@ -3,7 +3,8 @@
 #
 # ./make.sh install puts everything where it belongs, whole or below DESTDIR; pkg-config, man and
 # gdb find it there, programs in C and C++ build and run with it, shared and static; what configures
-# the library gets to programs; ./make.sh uninstall leaves nothing.
+# the library gets to programs; ./make.sh uninstall leaves nothing. libaco_runtime.so exports what
+# its map lists.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -15,11 +16,12 @@ PROJECT=$TMP/project
 copy_project "$PROJECT"
 MAKE=(env CC="$CC" bash "$PROJECT/make.sh")
 
-# pkg DIRECTORY ARGUMENT...: what pkg-config says of the library with aco.pc in that directory.
+# pkg DIRECTORY ARGUMENT...: what pkg-config says of aco, or of PACKAGE, with its file in that
+# directory.
 pkg() {
     local directory=$1
     shift
-    PKG_CONFIG_LIBDIR=$directory/pkgconfig pkg-config "$@" aco
+    PKG_CONFIG_LIBDIR=$directory/pkgconfig pkg-config "$@" "${PACKAGE:-aco}"
 }
 
 # All that was installed below a directory, but for documents and the manual pages of functions.
@@ -42,6 +44,23 @@ if can_run "${CXX_COMPILER[@]}" -static; then
     check_consumer "pkg-config --static" -static "${static[@]}"
 fi
 
+if [[ $RUNTIME == ON ]]; then
+    read -ra tasks < <(PACKAGE=aco-runtime pkg "$prefix/lib" --cflags --libs)
+    check_runtime "pkg-config aco-runtime" "${tasks[@]}" -Wl,-rpath,"$prefix/lib"
+    [[ $(ldd "$TMP/tasks") == *"$prefix/lib/libaco_runtime.so.${VERSION%%.*} "* ]] ||
+        fail "pkg-config: the program does not load libaco_runtime.so.${VERSION%%.*}"
+    if can_run "${CXX_COMPILER[@]}" -static; then
+        read -ra tasks < <(PACKAGE=aco-runtime pkg "$prefix/lib" --static --cflags --libs)
+        check_runtime "pkg-config --static aco-runtime" -static "${tasks[@]}"
+    fi
+    grep -qx "ACO_RUNTIME_${VERSION%%.*} {" packaging/libaco_runtime.map ||
+        fail "libaco_runtime.map is not of version ${VERSION%%.*}"
+    diff <(sed -nE 's/^ +(\w+);/\1/p' packaging/libaco_runtime.map | LC_ALL=C sort) \
+        <(nm -D --defined-only "$prefix/lib/libaco_runtime.so" |
+            sed -nE 's/.* [^A] (\w+).*/\1/p' | LC_ALL=C sort) ||
+        fail "libaco_runtime.map (left) and libaco_runtime.so (right) have different names"
+fi
+
 # Documents are there, with the pictures that they show, and examples build where they are.
 documents=$prefix/share/doc/aco
 for file in README.md docs/howto.md examples/README.md; do
@@ -54,7 +73,7 @@ check_example() {
     must "$1 does not build where it is installed" env -C "$documents/examples" "${C_COMPILER[@]}" \
         "$@" "${shared[@]}" -Wl,-rpath,"$prefix/lib" -o "$TMP/example"
 }
-check_example echo_server.c net/net.c -fexceptions
+check_example threads.c
 check_example generator.c
 [[ $("$TMP/example") == "ant bee cat"* ]] || fail "the installed example does not work"
 echo "documents and examples are there"
@@ -88,21 +107,29 @@ fi
 
 # ---- Below DESTDIR, and away again ---------------------------------------------------------------
 
+headers=(extra/*/aco_*.h)
+[[ $RUNTIME == OFF ]] || headers+=(runtime/aco_*.h)
 expected="./usr/include/aco.h
 ./usr/include/aco_assert_override.h
-$(cd extra && printf '%s\n' */aco_*.h | sed 's,.*/,./usr/include/,')
+$(printf './usr/include/%s\n' "${headers[@]##*/}")
 ./usr/lib64/cmake/aco/aco-config-version.cmake
 ./usr/lib64/cmake/aco/aco-config.cmake
 ./usr/lib64/libaco.a
 ./usr/lib64/libaco.so
 ./usr/lib64/libaco.so.${VERSION%%.*}
 ./usr/lib64/libaco.so.$VERSION
+./usr/lib64/libaco_runtime.a
+./usr/lib64/libaco_runtime.so
+./usr/lib64/libaco_runtime.so.${VERSION%%.*}
+./usr/lib64/libaco_runtime.so.$VERSION
+./usr/lib64/pkgconfig/aco-runtime.pc
 ./usr/lib64/pkgconfig/aco.pc
 ./usr/share/aco/aco.py
 ./usr/share/gdb/auto-load/usr/lib64/libaco.so.$VERSION-gdb.py
 ./usr/share/man/man7/aco.7
 ./usr/share/man/man7/aco_assert_override.7
-$(cd extra && printf '%s\n' */aco_*.h | sed 's,.*/,./usr/share/man/man7/,; s,h$,7,')"
+$(printf './usr/share/man/man7/%s\n' "${headers[@]##*/}" | sed 's,h$,7,')"
+[[ $RUNTIME == ON ]] || expected=$(grep -v runtime <<<"$expected")
 
 stage=$TMP/stage
 elsewhere=(env DESTDIR="$stage" PREFIX=/usr LIBDIR=lib64 "${MAKE[@]}")

@@ -46,3 +46,8 @@ done
     *package/debug/lib/libaco.a* ]] || fail "a program for Debug is linked with the library of Release"
 read -ra flags < <(PKG_CONFIG_LIBDIR=$TMP/package/lib/pkgconfig pkg-config --cflags --libs aco)
 check_consumer "vcpkg's steps, pkg-config" "${flags[@]}"
+if [[ $RUNTIME == ON ]]; then
+    read -ra flags < <(PKG_CONFIG_LIBDIR=$TMP/package/lib/pkgconfig \
+        pkg-config --cflags --libs aco-runtime)
+    check_runtime "vcpkg's steps, pkg-config aco-runtime" "${flags[@]}"
+fi

@@ -51,7 +51,7 @@ grep -qx "ACO_$major {" packaging/libaco.map || fail "libaco.map is not of versi
 
 nm -D --defined-only "$OUTPUT/libaco.so" | names >"$TMP/names"
 check "$OUTPUT/libaco.so"
-for library in "$OUTPUT"/libaco*.a; do
+for library in "$OUTPUT"/libaco{,..*}.a; do
     nm -g --defined-only "$library" | names >"$TMP/names"
     check "$library"
 done

@@ -42,10 +42,5 @@ check_all() {
 shopt -s nullglob
 parts=(extra/*/*.c)
 [[ ${#parts[@]} -gt 0 ]] || skip "there are no optional parts"
-find_compilers gcc clang
-for cc in "${FOUND[@]}"; do
-    for width in "${WIDTHS[@]}"; do
-        check_all "$cc" "$width"
-    done
-done
+on_each_native check_all gcc clang
 on_each_foreign check_all

@@ -43,9 +43,9 @@ class AcoRecipe(ConanFile):
     def export_sources(self) -> None:
         root = os.path.join(self.recipe_folder, ROOT)
         for pattern in ("aco*.[hc]", "acosw.S", "CMakeLists.txt", "LICENSE",
-                        "extra/*/aco_*.[hc]", "packaging/aco.pc.in", "packaging/cmake/*",
-                        "packaging/installed", "packaging/libaco.map", "tools/warnings",
-                        "tools/gdb/aco.py"):
+                        "extra/*/aco_*.[hc]", "runtime/*.[hc]", "packaging/*.pc.in",
+                        "packaging/cmake/*", "packaging/installed", "packaging/*.map",
+                        "tools/warnings", "tools/gdb/aco.py"):
             copy(self, pattern, root, self.export_sources_folder)
 
     def layout(self) -> None:
@@ -70,7 +70,18 @@ class AcoRecipe(ConanFile):
         rmdir(self, os.path.join(self.package_folder, "lib", "pkgconfig"))
 
     def package_info(self) -> None:
-        self.cpp_info.libs = ["aco"]
-        self.cpp_info.system_libs = ["pthread"]
-        self.cpp_info.defines = [macro for option, macro in CONFIGURATION.items()
-                                 if self.options.get_safe(option)]
+        # The names that projects know; what stands for the whole package needs one of its own.
+        self.cpp_info.set_property("cmake_target_name", "aco::all")
+        self.cpp_info.set_property("pkg_config_name", "aco-all")
+        core = self.cpp_info.components["core"]
+        core.set_property("cmake_target_name", "aco::aco")
+        core.set_property("pkg_config_name", "aco")
+        core.libs = ["aco"]
+        core.system_libs = ["pthread"]
+        core.defines = [macro for option, macro in CONFIGURATION.items()
+                        if self.options.get_safe(option)]
+        if os.path.exists(os.path.join(self.package_folder, "include", "aco_runtime.h")):
+            runtime = self.cpp_info.components["runtime"]
+            runtime.set_property("pkg_config_name", "aco-runtime")
+            runtime.libs = ["aco_runtime"]
+            runtime.requires = ["core"]

@@ -22,20 +22,36 @@ copy_project() {
     tar -c --exclude=./output --exclude=./.git . | tar -x -C "$1"
 }
 
-# Builds the programs with options for compiler and linker, and runs them: the one for the core as
-# C and as C++.
+# Where the folder is deleted, everything is as if there were no runtime.
+RUNTIME=OFF
+[[ ! -d runtime ]] || RUNTIME=ON
+
+# check_both WHAT SOURCE OPTION...: builds a program with options for compiler and linker, as C and
+# as C++, and runs it.
+check_both() {
+    local what="$1, $2" source=$CONSUMER/$2 program=$TMP/${2%.c} options=("${@:3}")
+    must "$what: does not build" \
+        "${C_COMPILER[@]}" -std=c99 "${C_WARNINGS[@]}" "$source" "${options[@]}" -o "$program"
+    must "$what: fails" "$program"
+    must "$what: does not build as C++" "${CXX_COMPILER[@]}" -std=c++11 \
+        "${WARNINGS[@]}" -x c++ "$source" -x none "${options[@]}" -o "$program"
+    must "$what: fails as C++" "$program"
+}
+
+# Builds the programs for the core with options for compiler and linker, and runs them.
 check_consumer() {
-    local what=$1 program=$TMP/user options=("${@:2}")
-    must "$what: the C program does not build" \
-        "${C_COMPILER[@]}" -std=c99 "${C_WARNINGS[@]}" "$CONSUMER/user.c" "${options[@]}" -o "$program"
-    must "$what: the C program fails" "$program"
-    must "$what: the C program does not build as C++" "${CXX_COMPILER[@]}" -std=c++11 \
-        "${WARNINGS[@]}" -x c++ "$CONSUMER/user.c" -x none "${options[@]}" -o "$program"
-    must "$what: the C program as C++ fails" "$program"
+    local what=$1 options=("${@:2}")
+    check_both "$what" user.c "${options[@]}"
     must "$what: the C++ program does not build" "${CXX_COMPILER[@]}" -std=c++11 "${WARNINGS[@]}" \
-        "$CONSUMER/user.cc" "${options[@]}" -o "$program"
-    must "$what: the C++ program fails" "$program"
+        "$CONSUMER/user.cc" "${options[@]}" -o "$TMP/user"
+    must "$what: the C++ program fails" "$TMP/user"
     echo "$what: programs in C and C++ build and run"
+}
+
+# The same with the program for the runtime.
+check_runtime() {
+    check_both "$1" tasks.c "${@:2}"
+    echo "$1: a program of tasks builds and runs"
 }
 
 # Builds the programs by CMake with the options given, and runs them.
@@ -44,7 +60,8 @@ check_cmake_consumer() {
     shift
     rm -rf "$build"
     must "$what: CMake finds no way" cmake -S "$CONSUMER" -B "$build" -DCMAKE_BUILD_TYPE=Release \
-        -DCMAKE_C_COMPILER="${C_COMPILER[0]}" -DCMAKE_CXX_COMPILER="${CXX_COMPILER[0]}" "$@"
+        -DCMAKE_C_COMPILER="${C_COMPILER[0]}" -DCMAKE_CXX_COMPILER="${CXX_COMPILER[0]}" \
+        -DRUNTIME="$RUNTIME" "$@"
     must "$what: the programs do not build" cmake --build "$build"
     must "$what: the programs fail" cmake --build "$build" --target test
     echo "$what: programs in C and C++ build and run"

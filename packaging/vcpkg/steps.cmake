@@ -69,12 +69,14 @@ endfunction()
 
 function(vcpkg_fixup_pkgconfig)
     foreach(kind Release Debug)
-        set(file ${CURRENT_PACKAGES_DIR}${PARTS_${kind}}/lib/pkgconfig/aco.pc)
-        file(READ ${file} text)
-        string(REPLACE "prefix=${CURRENT_PACKAGES_DIR}${PARTS_${kind}}\n"
-            "prefix=\${pcfiledir}/../..\n" text "${text}")
-        string(REPLACE "${CURRENT_PACKAGES_DIR}${PARTS_${kind}}" "\${prefix}" text "${text}")
-        file(WRITE ${file} "${text}")
+        file(GLOB files ${CURRENT_PACKAGES_DIR}${PARTS_${kind}}/lib/pkgconfig/*.pc)
+        foreach(file ${files})
+            file(READ ${file} text)
+            string(REPLACE "prefix=${CURRENT_PACKAGES_DIR}${PARTS_${kind}}\n"
+                "prefix=\${pcfiledir}/../..\n" text "${text}")
+            string(REPLACE "${CURRENT_PACKAGES_DIR}${PARTS_${kind}}" "\${prefix}" text "${text}")
+            file(WRITE ${file} "${text}")
+        endforeach()
     endforeach()
 endfunction()
 

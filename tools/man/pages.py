@@ -1,23 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Writes the manual pages from the headers: `pages.py DIRECTORY MAP HEADER...` makes the directory
-anew, with man3/ and man7/ in it. The map, libaco.map, lists the functions that have pages; the
-first header is aco.h. The text of the pages stands nowhere else, so they say what the headers say.
-Relies on the shape of these:
+Writes the manual pages from the headers: `pages.py DIRECTORY MAP... HEADER...` makes the directory
+anew, with man3/ and man7/ in it. The maps, such as libaco.map, list the functions that have pages;
+the first header is aco.h. The text of the pages stands nowhere else, so they say what the headers
+say. Relies on the shape of these:
 
 - The first comment is about the header as a whole and begins with a title, up to a colon. It makes
   a page of section 7, with all comments that belong to no function.
 - A contract is a comment in column 1 with a function, macro or type named aco... below it; it is
   about all that is declared up to the next blank line. It makes a page of section 3. Its first
-  sentence, up to a colon or semicolon, is what apropos(1) shows, so it is short.
+  sentence, up to a colon or semicolon, is what apropos(1) shows, so it is short or has a comma.
+- Functions without a contract are under the first comment of their section.
 - Comments are prose, with `code` in it, and headings: single lines without a full stop. Indented by
   two are lists: lines with a dash, or with a term, two blanks and its text. Indented by four or
   more is what is shown as it stands.
 - Sections are opened by a bar. Those of INTERNAL are not for users, nor is anything below the bar
-  that begins with "Internals".
+  that begins with "Internals", nor what is named aco_i_...
 """
 
 import datetime
+import itertools
 import os
 import re
 import shutil
@@ -26,10 +28,11 @@ import textwrap
 from collections.abc import Iterator
 from typing import NamedTuple
 
-INTERNAL = {"System headers", "Inline"}
+INTERNAL = {"System headers", "Inline", "Private"}
 LONGEST_SUMMARY = 110  # characters
+NO_FUNCTION = "typedef|struct|enum|static|#"  # how declarations begin that are of no function
 EXAMPLE = "test_aco_synopsis.c"
-BUILD = "cc ... $(pkg-config --cflags --libs aco)"
+BUILD = "cc ... $(pkg-config --cflags --libs {})"
 
 
 class Note(NamedTuple):
@@ -81,25 +84,28 @@ def comment_text(lines: list[str]) -> list[str]:
 
 
 def read_notes(lines: list[str]) -> Iterator[Note]:
-    """The comments that begin in column 1, in order."""
-    section, at = "", 0
+    """The comments that begin in column 1, in order, and functions that have none."""
+    section, first, at, known = "", [""], 0, 0
     while at < len(lines):
         start = at
         at += 1
         if not lines[start].startswith("/*"):
+            code = list(itertools.takewhile(bool, lines[start:])) if start >= known else []
+            known = max(known, start + len(code))
+            if section and names_of(code, NO_FUNCTION):
+                yield Note(section, start + 1, first, code)
             continue
         while "*/" not in lines[at - 1]:
             at += 1
         bar = re.match(r"/\* ==== (.*?) =+ \*/", lines[start])
         if bar:
-            section = bar[1]
+            section, first = bar[1], []
             if section.startswith("Internals"):
                 return
             continue
-        end = at
-        while end < len(lines) and lines[end]:
-            end += 1
-        yield Note(section, start + 1, comment_text(lines[start:at]), lines[at:end])
+        text, code = comment_text(lines[start:at]), list(itertools.takewhile(bool, lines[at:]))
+        first, known = first or text, at + len(code)
+        yield Note(section, start + 1, text, code)
 
 
 def read_header(path: str, version: str) -> Header:
@@ -152,28 +158,39 @@ def types_of(code: list[str], tags: dict[str, str]) -> list[str]:
     return [tags[match[1]] if match[1] else match[2] or match[3] for match in found if match]
 
 
-def check_list(path: str, notes: list[Note]) -> None:
-    """Ends the program unless the functions that have contracts are those that the map lists."""
-    with open(path, encoding="utf-8") as file:
-        listed = set(re.findall(r"^ +(aco\w*);", file.read(), re.MULTILINE))
-    declared = {name for note in notes
-                for name in names_of(note.code, "typedef|struct|enum|static|#")}
+def is_internal(name: str) -> bool:
+    return name.startswith("aco_i_")
+
+
+def check_lists(paths: list[str], notes: list[Note]) -> None:
+    """Ends the program unless the functions that have contracts are those that the maps list."""
+    listed = set()
+    for path in paths:
+        with open(path, encoding="utf-8") as file:
+            names = re.findall(r"^ +(aco\w*);", file.read(), re.MULTILINE)
+            listed |= set(itertools.filterfalse(is_internal, names))
+    declared = {name for note in notes for name in names_of(note.code, NO_FUNCTION)}
+    maps = ", ".join(paths)
     for name in sorted(listed ^ declared):
-        print(f"{path}: {name} is listed, but has no contract in a header" if name in listed else
-              f"{path}: {name} has a contract in a header, but is not listed", file=sys.stderr)
+        print(f"{maps}: {name} is listed, but has no contract in a header" if name in listed else
+              f"{maps}: {name} has a contract in a header, but is not listed", file=sys.stderr)
     if listed != declared:
         sys.exit(1)
 
 
 def first_sentence(text: str) -> str:
-    """Up to a colon, if there is one, and as a NAME section has it: no capital, no full stop."""
+    """Up to a colon, if there is one, or to a comma if it is too long otherwise. As a NAME section
+    has it: no capital, no full stop."""
     sentence = re.split(r"[.:;](?:\s|$)", text.replace("`", ""), maxsplit=1)[0]
+    while len(sentence) > LONGEST_SUMMARY and "," in sentence:
+        sentence = sentence.rpartition(",")[0]
     return re.sub(r"^[A-Z](?=[a-z]* )", lambda capital: capital[0].lower(), sentence)
 
 
 def find_contracts(header: Header) -> Iterator[Contract]:
     for note in header.notes:
         names = names_of(note.code) + types_of(note.code, header.tags)
+        names = list(itertools.filterfalse(is_internal, names))
         summary = first_sentence(" ".join(note.text))
         if not names:
             continue
@@ -316,7 +333,7 @@ def overview_sections(header: Header, contracts: list[Contract]) -> Iterator[str
             part.append(f".TP\n{entries}\n{prose(contract.summary)}")
             continue
         part += blocks(note.text)
-        if note.code:
+        if note.code and not types_of(note.code, header.tags):
             part.append(".IP\n" + as_it_stands(note.code))
     for name, part in parts.items():
         yield section(name, *part)
@@ -327,9 +344,11 @@ def overview_page(header: Header, headers: list[Header], contracts: list[Contrac
     subject, _, summary = " ".join(header.intro).partition(": ")
     summary = re.split("[,;]", first_sentence(summary))[0]
     others = headers[1:] if is_core else headers[:1]
+    package = "aco-runtime" if os.path.dirname(header.path) == "runtime" else "aco"
     parts = [
         head(header, header.name, 7, summary if is_core else f"{subject.lower()}: {summary}", []),
-        section("Synopsis", as_it_stands([f"#include <{header.file}>", "", BUILD])),
+        section("Synopsis", as_it_stands([f"#include <{header.file}>", "",
+                                         BUILD.format(package)])),
         section("Description", *blocks(header.intro)),
         *overview_sections(header, contracts),
     ]
@@ -341,10 +360,12 @@ def overview_page(header: Header, headers: list[Header], contracts: list[Contrac
     return "\n".join(parts)
 
 
-def main(directory: str, symbol_map: str, *paths: str) -> None:
+def main(directory: str, *files: str) -> None:
+    maps = [path for path in files if path.endswith(".map")]
+    paths = [path for path in files if path not in maps]
     version = read_version(paths[0])
     headers = [read_header(path, version) for path in paths]
-    check_list(symbol_map, [note for header in headers for note in header.notes])
+    check_lists(maps, [note for header in headers for note in header.notes])
     contracts = {header.name: list(find_contracts(header)) for header in headers}
     known = {name for some in contracts.values() for contract in some for name in contract.names}
     shutil.rmtree(directory, ignore_errors=True)

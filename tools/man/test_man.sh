@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The manual pages: mandoc and man-db find no fault in them; the functions of libaco.map, and what
+# The manual pages: mandoc and man-db find no fault in them; the functions of the maps, and what
 # README.md names, have one; every page is about something that the headers declare, as they declare
 # it; and all that the headers tell users is in some page, to the letter.
 
@@ -9,11 +9,15 @@
 . tests/harness.sh
 
 need mandoc:mandoc man:man-db python3:python3
+shopt -s nullglob
 # shellcheck disable=SC2207 # they are patterns of files
 HEADERS=($(sed -n 's/^include //p' packaging/installed))
+shopt -u nullglob
+MAPS=(packaging/libaco.map)
+[[ ! -d runtime ]] || MAPS+=(packaging/libaco_runtime.map)
 PAGES=$TMP/man
 
-must "pages.py fails" python3 tools/man/pages.py "$PAGES" packaging/libaco.map "${HEADERS[@]}"
+must "pages.py fails" python3 tools/man/pages.py "$PAGES" "${MAPS[@]}" "${HEADERS[@]}"
 pages=("$PAGES"/man3/*.3 "$PAGES"/man7/*.7)
 
 # ---- Form ----------------------------------------------------------------------------------------
@@ -40,11 +44,12 @@ while read -r name; do
 done <"$TMP/functions"
 grep -v ' aco_cancel;' packaging/libaco.map >"$TMP/libaco.map"
 must_not "pages.py takes a map that lacks a function" 'aco_cancel has a contract in a header, but' \
-    python3 tools/man/pages.py "$TMP/none" "$TMP/libaco.map" "${HEADERS[@]}"
+    python3 tools/man/pages.py "$TMP/none" "$TMP/libaco.map" "${MAPS[@]:1}" "${HEADERS[@]}"
 sed 's/ aco_cancel;/&\n    aco_other;/' packaging/libaco.map >"$TMP/libaco.map"
 must_not "pages.py takes a map with a function more" 'aco_other is listed, but has no contract' \
-    python3 tools/man/pages.py "$TMP/none" "$TMP/libaco.map" "${HEADERS[@]}"
-echo "the functions of libaco.map and the $(wc -l <"$TMP/functions") that README.md names have pages"
+    python3 tools/man/pages.py "$TMP/none" "$TMP/libaco.map" "${MAPS[@]:1}" "${HEADERS[@]}"
+echo "the functions of ${MAPS[*]##*/}, and the $(wc -l <"$TMP/functions") that README.md names," \
+    "have pages"
 
 # ---- Every page is right -------------------------------------------------------------------------
 
@@ -106,7 +111,7 @@ comments=0
 for header in "${HEADERS[@]}"; do
     # The comments in column 1 of the sections that are for users, each in a line.
     awk '/^\/\* ==== Internals/ { exit }
-         /^\/\* ==== / { internal = /==== (System headers|Inline) / }
+         /^\/\* ==== / { internal = /==== (System headers|Inline|Private) / }
          /^\/\* ==== / || internal { next }
          /^\/\*/ { inside = 1 }
          inside { printf "%s ", $0 }
@@ -125,4 +130,4 @@ echo "all of $comments comments in the headers are in some page"
 sed 's/^ \* Starts or continues /&&&&&&/' aco.h >"$TMP/aco.h"
 must_not "pages.py takes a contract that does not begin with a short sentence" \
     'aco.h:[0-9]+: the first sentence of a contract' \
-    python3 tools/man/pages.py "$TMP/none" packaging/libaco.map "$TMP/aco.h" "${HEADERS[@]:1}"
+    python3 tools/man/pages.py "$TMP/none" "${MAPS[@]}" "$TMP/aco.h" "${HEADERS[@]:1}"

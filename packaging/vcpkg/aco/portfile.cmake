@@ -6,6 +6,7 @@ get_filename_component(SOURCE_PATH "${CURRENT_PORT_DIR}/../../.." ABSOLUTE)
 
 vcpkg_check_features(OUT_FEATURE_OPTIONS options FEATURES
     list ACO_CONFIG_LIST
+    runtime ACO_RUNTIME
     share-fpu-mxcsr-env ACO_CONFIG_SHARE_FPU_MXCSR_ENV)
 vcpkg_cmake_configure(SOURCE_PATH "${SOURCE_PATH}" OPTIONS ${options})
 vcpkg_cmake_install()
