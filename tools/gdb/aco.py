@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Coroutines of aco in gdb: `info aco`, `aco bt`, `aco frame`; see README.md. Load it with
-`gdb -x aco.py` or `source aco.py`. Relies on gdb 13 or later with Python, and on debug information
-about aco_t. Works alike on a live process and on a core file, since it writes to neither:
+Coroutines of aco in gdb: `info aco`, `info aco tasks`, `aco bt`, `aco frame`; see README.md. Load
+it with `gdb -x aco.py` or `source aco.py`. Relies on gdb 13 or later with Python, and on debug
+information about aco_t. Works alike on a live process and on a core file, since it writes to
+neither:
 
 - The registers of a suspended coroutine come from an unwinder that, as long as there is a view,
   lets the thread's innermost real frame have been called from where the coroutine is suspended.
@@ -349,7 +350,9 @@ class Coroutine:
 
 
 def is_of_library(frame: gdb.Frame) -> bool:
-    return re.match(r"aco(_|sw$)", frame.name() or "") is not None
+    symtab = frame.find_sal().symtab
+    return re.match(r"aco(_|sw$)", frame.name() or "") is not None or \
+        (symtab is not None and re.search(r"\bruntime/\w+\.c$", symtab.filename) is not None)
 
 
 def place_of(frame: gdb.Frame | None) -> str:
@@ -514,6 +517,50 @@ def row_of(co: Coroutine) -> tuple[str, ...]:
             stack, co.live_bytes(), where)
 
 
+def find_tasks() -> Iterator[gdb.Value]:
+    """The tasks of all runtimes of the process, which are in a list in run.c."""
+    try:
+        runtime_type = gdb.lookup_type("struct runtime_s")
+    except gdb.error:
+        fail("no runtime, or no debug information about it: compile runtime/*.c with -g")
+    lists = [symbol.value() for symbol in gdb.lookup_static_symbols("all")]
+    for found in lists:
+        is_ours = found.type.code == gdb.TYPE_CODE_STRUCT and found.type.has_key("first") and \
+            found["first"].type == runtime_type.pointer()
+        runtime = found["first"] if is_ours else None
+        while runtime is not None and int(runtime):
+            chunk = runtime["chunks"]
+            while int(chunk):
+                first, last = chunk["tasks"].type.range()
+                tasks = (chunk["tasks"][i] for i in range(first, last + 1))
+                yield from (task for task in tasks
+                            if word_of(task, "state") not in ("free", "ended"))
+                chunk = chunk["next"]
+            runtime = runtime["next"]
+
+
+def word_of(task: gdb.Value, field: str) -> str:
+    """What a field says that holds one of `field`_t, as TASK_NEW or FOR_INPUT."""
+    name = str(task[field].cast(gdb.lookup_type(field + "_t")))
+    return name.partition("_")[2].lower().replace("_", " ")
+
+
+def task_row(task: gdb.Value, listing: Listing) -> tuple[str, ...]:
+    state, name = word_of(task, "state"), "-"
+    reason = word_of(task, "reason") if state == "waiting" else "-"
+    if reason in ("input", "output"):
+        reason += f" of {int(task['fd'])}"
+    try:
+        name = task["name"].string() if int(task["name"]) else function_at(int(task["fn"]))
+        co = listing.find(str(int(task["suspended"]))) if int(task["co"]) else None
+        where = co.where() if co else "-"
+    except gdb.error as error:
+        co, where = None, "? " + one_line(error)
+    thread = str(co.thread.num) if co else "-"
+    return (str(int(task["id"])), thread, state, name, reason,
+            f"{co.address:#x}" if co else "-", where)
+
+
 class Command(gdb.Command):
     """A command whose failures are one line."""
 
@@ -535,9 +582,11 @@ One line each: its number, for other commands, and its thread; its address; its 
 function; its share stack (address and bytes); the bytes of its frames; where it is."""
 
     def __init__(self) -> None:
-        super().__init__("info aco", gdb.COMMAND_STATUS)
+        super().__init__("info aco", gdb.COMMAND_STATUS, prefix=True)
 
-    def run(self, _words: str) -> None:
+    def run(self, words: str) -> None:
+        if words:
+            fail(f"info aco has no {words}: info aco, or info aco tasks")
         with no_view():
             listing = Listing()
             if listing.coroutines:
@@ -548,6 +597,26 @@ function; its share stack (address and bytes); the bytes of its frames; where it
             listing.print_notes()
             if not listing.has_list:
                 print(HINT)
+
+
+class InfoAcoTasks(Command):
+    """List the tasks of the runtime that have not ended.
+One line each: its id, its thread, or - before its start; its state; its name, or else its entry
+function; what it waits for; the address of its coroutine, for aco bt and aco frame; where it is."""
+
+    def __init__(self) -> None:
+        super().__init__("info aco tasks", gdb.COMMAND_STATUS)
+
+    def run(self, _words: str) -> None:
+        with no_view():
+            listing = Listing()
+            rows = [task_row(task, listing) for task in find_tasks()]
+            if rows:
+                print_table([("Id", "Thread", "State", "Name", "Waits for", "Coroutine", "Where"),
+                             *rows])
+            else:
+                print("No tasks.")
+            listing.print_notes()
 
 
 class Aco(gdb.Command):
@@ -636,6 +705,7 @@ gdb.frame_filters[frame_filter.name] = frame_filter
 gdb.events.cont.connect(take_back)
 gdb.events.exited.connect(take_back)
 InfoAco()
+InfoAcoTasks()
 Aco()
 AcoBt()
 AcoFrame()

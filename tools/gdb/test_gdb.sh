@@ -177,11 +177,27 @@ look_at_process_and_core() {
     WHAT="$*, live"
     ask "break stop_here" "run" "${LOOK[@]}" "generate-core-file $core"
     check_look
+    [[ $* != "gcc -m64 -O2" ]] || check_readme
     DEBUGGEE=("$SAMPLE" "$core")
     WHAT="$*, core file"
     ask "${LOOK[@]}"
     check_look
     echo "$*: seen, alive and in a core file"
+}
+
+# Functions with their places, and numbered lines of sources.
+places() {
+    sed -nE 's/^.*[ (]([a-z_]+) (\(.*\) )?at (\.\/|tools\/gdb\/)?([a-z]+\.[ch]:[0-9]+) *$/\1 at \4/p
+        /^[0-9]+\t/p' | sort -u
+}
+
+# README.md shows what gdb has just said, and sources as they are; addresses and sizes may differ.
+check_readme() {
+    places <tools/gdb/README.md >"$TMP/shown"
+    [[ $(wc -l <"$TMP/shown") -ge 6 ]] || wrong "README.md shows too few places"
+    grep -hn '' aco.h tools/gdb/sample.c | sed 's/:/\t/' >"$TMP/lines"
+    cat "$TMP/said" "$TMP/lines" | places | comm -23 "$TMP/shown" - >"$TMP/stale"
+    [[ ! -s "$TMP/stale" ]] || wrong "README.md shows what gdb does not say: $(<"$TMP/stale")"
 }
 
 # ---- Cases ---------------------------------------------------------------------------------------
@@ -286,7 +302,35 @@ look_without_list() {
     check_nest "aco bt worlds[0].nested full" 1 "aco, $HEX: thread 1, saved"
     check_nest "aco bt worlds[1].nested full" 11 "aco, $HEX: thread [12], saved"
     says "info aco" " 3 1 $HEX end ender " 2
+    ask "tbreak stop_here" "run" "info aco tasks"
+    says "info aco tasks" "^aco: no runtime"
     echo "$WHAT: what is found without cost"
+}
+
+# The tasks of a runtime, which are listed without ACO_CONFIG_LIST, too.
+look_at_tasks() {
+    local row commands
+    must "the tasks do not compile" "${FOUND[0]}" "${C_WARNINGS[@]}" -O1 -g -std=gnu99 -pthread \
+        -I. -Iruntime -Iextra/stack_pool runtime/tests/gdb_sample.c runtime/*.c \
+        extra/stack_pool/aco_stack_pool.c aco.c acosw.S -o "$SAMPLE"
+    # The kernel writes the core file: that of gdb lacks stacks with guards of MADV_GUARD_INSTALL.
+    (cd "$TMP" && ulimit -c unlimited && "$SAMPLE" abort 2>/dev/null) || true
+    for WHAT in "tasks of a process" "tasks in a core file"; do
+        DEBUGGEE=("$SAMPLE") commands=("tbreak stop_here" "run" "info aco tasks")
+        if [[ $WHAT == *core* ]]; then
+            [[ -e $TMP/core ]] || break
+            DEBUGGEE+=("$TMP/core") commands=("info aco tasks")
+        fi
+        ask "${commands[@]}"
+        for row in "1 1 running first - $HEX (stop_here at|0x)" \
+            "2 1 waiting reads input of [0-9]+ $HEX reads at gdb_sample.c:[0-9]+" \
+            "4 1 waiting locker mutex $HEX locks at gdb_sample.c:[0-9]+" \
+            "5 1 waiting sleeps sleep $HEX sleeps at gdb_sample.c:[0-9]+" \
+            "6 - ready never_starts - - -$"; do
+            says "info aco tasks" " $row"
+        done
+        echo "$WHAT: listed"
+    done
 }
 
 # Only the program has debug information, and the symbols have a configuration in their names.
@@ -355,3 +399,4 @@ look_at_broken_data
 build "${FOUND[0]}" -O2
 look_without_list
 look_at_library_without_debug_information
+[[ ! -d runtime ]] || look_at_tasks
