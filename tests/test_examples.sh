@@ -1,14 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Each example says in its first line what it shows, as the list of examples/README.md does,
-# compiles without a warning and prints what its comment says: the lines that
-# stand there with an indent of five, from "It prints:" to the end of the comment. One that prints
-# times and the like has a test of its own, which names it. One with options has -h, which tells
-# them all.
+# Each example says in its first line what it shows, as the list of examples/README.md does, compiles
+# without a warning and prints what its comment says: the lines that stand there with an indent of
+# five, from "It prints:" to the end of the comment. One that prints times and the like has a test of
+# its own, as those of the runtime have.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
+
+# The tests of examples that do not say what they print.
+declare -rA OWN_TESTS=(
+    [examples/skynet.c]=extra/stack_pool/tests/test_skynet.sh
+)
 
 # The lines that an example promises.
 expected() {
@@ -45,28 +49,6 @@ check_foreign() {
     CC=$1 CXX=clang++ check "$3" "$2"
 }
 
-# The test that names example $1.
-own_test() {
-    grep -lF -e "$1" {tests,tests/*,extra/*/tests,examples/*}/test_*.sh 2>/dev/null || true
-}
-
-# check_usage EXAMPLE: -h tells its options, if it has any; so does, on stderr, a wrong one.
-check_usage() {
-    local letters letter status=0
-    letters=$(sed -n 's/.*getopt(argc, argv, "\(.*\)").*/\1/p' "$1" | tr -d :)
-    [[ -n "$letters" ]] || return 0
-    build_example "$1" -m64 "$TMP/program"
-    "$TMP/program" -h >"$TMP/usage" || fail "$1: -h fails"
-    while read -r -n 1 letter; do
-        grep -q "^  -$letter " "$TMP/usage" || fail "$1: -h does not tell of -$letter"
-    done < <(printf '%s' "$letters")
-    "$TMP/program" '-?' 2>"$TMP/complaint" || status=$?
-    ((status == 2)) || fail "$1: a wrong option: status $status, not 2"
-    diff "$TMP/usage" <(grep -v 'invalid option' "$TMP/complaint") >&2 ||
-        fail "$1: a wrong option brings another text than -h"
-    echo "$1: -h tells its options"
-}
-
 can_compile_cxx() {
     have "$CXX" && echo '#include <string>' | "$CXX" "$@" -x c++ -fsyntax-only - 2>/dev/null
 }
@@ -76,13 +58,15 @@ examples=(examples/*.c examples/*.cc)
 [[ ${#examples[@]} -gt 0 ]] || skip "there are no examples"
 check_words examples/copy_into_your_project/hello.c copy_into_your_project/
 check_words examples/signal_on_heap/signal_on_heap.c signal_on_heap/
+for example in examples/runtime/*.c; do
+    check_words "$example" "runtime/${example##*/}"
+done
 for example in "${examples[@]}"; do
     check_words "$example" "${example##*/}"
     if [[ -z "$(expected "$example")" ]]; then
-        own=$(own_test "$example")
-        [[ -n "$own" ]] || fail "$example does not say what it prints, and has no test"
-        echo "$example: see ${own//$'\n'/ }"
-        check_usage "$example"
+        own=${OWN_TESTS[$example]:-}
+        [[ -f "$own" ]] || fail "$example does not say what it prints, and has no test"
+        echo "$example: see $own"
         continue
     fi
     for width in "${WIDTHS[@]}"; do
@@ -91,11 +75,14 @@ for example in "${examples[@]}"; do
     on_each_foreign check_foreign "$example"
 done
 
-# The command of the list, where it may leave what it makes.
+# The commands of the list, where they may leave what they make.
 mkdir "$TMP/tree"
-cp -r aco.h aco.c acosw.S examples extra "$TMP/tree"
-awk '/^```sh/ { inside = 1; next } /^```/ { inside = 0 } inside' examples/README.md >"$TMP/tree/command"
-must "the command of examples/README.md fails" env -C "$TMP/tree" bash -euo pipefail command
-diff <(expected examples/generator.c) <("$TMP/tree/generator") >&2 ||
-    fail "examples/README.md: its command makes something else than the generator"
-echo "examples/README.md: its command makes the generator"
+cp -r aco.h aco.c acosw.S examples extra runtime "$TMP/tree"
+awk '/^```sh/ { inside = 1; next } /^```/ { inside = 0 } inside' examples/README.md \
+    >"$TMP/tree/commands"
+must "the commands of examples/README.md fail" env -C "$TMP/tree" bash -euo pipefail commands
+for example in generator runtime/two_threads; do
+    diff <(expected "examples/$example.c") <("$TMP/tree/${example##*/}") >&2 ||
+        fail "examples/README.md: its commands make something else than $example.c"
+done
+echo "examples/README.md: its commands make examples"

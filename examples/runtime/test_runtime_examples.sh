@@ -1,0 +1,364 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# The examples of the runtime do as they say: the servers serve 10,000 connections with every byte
+# verified, on stacks of each kind and on several threads; the proxy, the chat, the web server and
+# the downloads pass on what they get, and what goes wrong is said.
+#
+# parts: native others sanitized
+
+# shellcheck source=tests/harness.sh
+. tests/harness.sh
+
+FOLDER=examples/runtime
+[[ -f $FOLDER/proxy.c ]] || skip "there is no $FOLDER"
+
+readonly MANY=10000 OTHER_FILES=100
+readonly INCLUDE=(-I. -Iruntime -Iextra/stack_pool)
+SERVERS=() LIMITED=()
+trap 'kill "${SERVERS[@]}" 2>/dev/null || true; rm -rf "$TMP"' EXIT
+
+# build COMPILER OPTION...: the runtime, each example as $TMP/NAME, and two that are faulty.
+build() {
+    local source objects=() command=("$@" -std=gnu99 -g "${C_WARNINGS[@]}" "${INCLUDE[@]}" -pthread)
+    WHAT=$*
+    for source in runtime/*.c extra/stack_pool/aco_stack_pool.c aco.c acosw.S; do
+        objects+=("$TMP/$(basename "$source").o")
+        must "$WHAT: $source does not compile" "${command[@]}" -c "$source" -o "${objects[-1]}"
+    done
+    sed 's/aco_write_all(fd, buffer,/++buffer[sz - 1] \&\& &/' "$FOLDER/echo_server.c" \
+        >"$TMP/faulty_echo_server.c"
+    sed '/200 OK.*st_size/s/);/ + 1);/' "$FOLDER/web.c" >"$TMP/faulty_web.c"
+    for source in "$FOLDER"/*.c "$TMP"/faulty_*.c; do
+        must "$WHAT: $source does not build" "${command[@]}" "$source" "${objects[@]}" \
+            -o "$TMP/$(basename "$source" .c)"
+    done
+}
+
+# start PROGRAM ARGUMENT...: a server, when it listens; ADDRESS among the arguments is where, which
+# is then in ADDRESS. What it says is in $TMP/PROGRAM.said.
+start() {
+    local server port arguments=("${@:2}")
+    for _ in {1..20}; do
+        port=$((10000 + RANDOM % 20000))
+        ADDRESS=127.0.0.1:$port
+        "${LIMITED[@]}" "$TMP/$1" "${arguments[@]/#ADDRESS/$ADDRESS}" >"$TMP/$1.said" 2>&1 &
+        server=$!
+        while kill -0 "$server" 2>/dev/null; do
+            if (: <>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
+                SERVERS+=("$server")
+                return
+            fi
+            sleep 0.02
+        done
+        grep -q 'Address already in use' "$TMP/$1.said" || break
+    done
+    fail "$WHAT: $1 does not listen: $(<"$TMP/$1.said")"
+}
+
+# stop PROGRAM...: ends the servers that were started; these must not have said anything.
+stop() {
+    local name
+    kill "${SERVERS[@]}"
+    wait "${SERVERS[@]}" 2>/dev/null || true
+    SERVERS=() LIMITED=()
+    for name; do
+        [[ ! -s $TMP/$name.said ]] || fail "$WHAT: $name says: $(head -n 40 "$TMP/$name.said")"
+    done
+}
+
+# demand FILE PATTERN: a line of the file matches.
+demand() {
+    grep -qE -e "$2" "$1" || fail "$WHAT: no line is '$2': $(head -n 40 "$1")"
+}
+
+# connect NUMBER: a connection to the server, as this descriptor.
+connect() {
+    eval "exec $1<>/dev/tcp/${ADDRESS/://}"
+}
+
+# ==== Echo and proxy ==============================================================================
+
+# Descriptors that the server has which was started last.
+descriptors() {
+    find "/proc/${SERVERS[-1]}/fd" -mindepth 1 | wc -l
+}
+
+# await_descriptors COUNT: the server closes all others.
+await_descriptors() {
+    for _ in {1..200}; do
+        (($(descriptors) > $1)) || return 0
+        sleep 0.02
+    done
+    fail "$WHAT: $(descriptors) descriptors are open, $1 were"
+}
+
+# echo_to CONNECTIONS: one in ten breaks off; the server closes them all.
+echo_to() {
+    local before
+    before=$(descriptors)
+    must "$WHAT: the client fails" timeout 100 "$TMP/echo_client" -c "$1" -r 3 -e 10 "$ADDRESS"
+    demand "$TMP/said" "^$1 connections are open$"
+    demand "$TMP/said" '^[1-9][0-9]* bytes came back right$'
+    await_descriptors "$before"
+}
+
+check_echo() {
+    local kind thread ns ct_busy=0
+    for kind in pool own share; do
+        start echo_server -s "$kind" ADDRESS
+        echo_to "$1"
+        stop echo_server
+    done
+    start echo_server -s share -t 2 ADDRESS
+    echo_to "$1"
+    for thread in "/proc/${SERVERS[-1]}"/task/*; do
+        read -r ns _ <"$thread/schedstat"
+        ct_busy=$((ct_busy + (ns > 1000 * $1)))
+    done
+    ((ct_busy >= 2)) || fail "$WHAT: one thread did the work of two"
+    stop echo_server
+    start faulty_echo_server ADDRESS
+    must_not "$WHAT: an answer that is wrong" 'a wrong answer in round 0' \
+        timeout 20 "$TMP/echo_client" -c 10 "$ADDRESS"
+    stop faulty_echo_server
+}
+
+# A server that is short of descriptors says so, and goes on when clients have left.
+check_shortage() {
+    LIMITED=(bash -c 'ulimit -Sn 40 && exec "$@"' bash)
+    start echo_server ADDRESS
+    LIMITED=()
+    if timeout 2 "$TMP/echo_client" -c 100 "$ADDRESS" >"$TMP/said" 2>&1; then
+        fail "$WHAT: 100 clients of a server that may open 40 files"
+    fi
+    must "$WHAT: the server does not recover" timeout 20 "$TMP/echo_client" -c 20 "$ADDRESS"
+    demand "$TMP/echo_server.said" 'a client has to wait: Too many open files'
+    stop
+}
+
+check_proxy() {
+    local target
+    start echo_server ADDRESS
+    target=$ADDRESS
+    start proxy ADDRESS "$target"
+    echo_to "$1"
+    stop echo_server proxy
+}
+
+# ==== Chat ========================================================================================
+
+# hears DESCRIPTOR LINE
+hears() {
+    local line=
+    read -r -t 10 -u "$1" line || true
+    [[ $line == "$2" ]] || fail "$WHAT: a chat client hears '$line' instead of '$2'"
+}
+
+check_chat() {
+    local before
+    start chat ADDRESS
+    before=$(descriptors)
+    connect 3
+    printf 'ann\n' >&3
+    connect 4
+    printf 'bob\nhello\n' >&4
+    hears 3 'bob joins'
+    hears 3 'bob: hello'
+    printf 'good ' >&3
+    printf 'morning\r\n' >&3
+    hears 4 'ann: good morning'
+    printf '%300s\n' 'too long' >&4
+    hears 3 'bob leaves'
+    connect 4
+    exec 4>&-
+    connect 4
+    printf 'bob\n' >&4
+    hears 3 'bob joins'
+    exec 3>&- 4>&-
+    await_descriptors "$before"
+    stop chat
+}
+
+# ==== Web and downloads ===========================================================================
+
+# request TEXT: the answer is then in $TMP/answer.
+request() {
+    connect 3
+    # shellcheck disable=SC2059 # it has escapes
+    printf "$1" >&3
+    timeout 10 cat <&3 >"$TMP/answer" || fail "$WHAT: no end of the answer to $1"
+    exec 3>&-
+}
+
+make_site() {
+    local i
+    mkdir -p "$TMP/site/folder" "$TMP/got"
+    echo secret >"$TMP/secret"
+    echo '<p>home</p>' >"$TMP/site/index.html"
+    for ((i = 0; i < 20; i++)); do
+        head -c $((i * i * i * 1000)) /dev/urandom >"$TMP/site/file$i"
+    done
+}
+
+check_web() {
+    start web -d "$TMP/site" -t 1 ADDRESS
+    request 'GET / HTTP/1.0\r\n\r\n'
+    demand "$TMP/answer" '^HTTP/1.0 200 OK'
+    demand "$TMP/answer" '^Content-Type: text/html'
+    [[ $(tail -n 1 "$TMP/answer") == '<p>home</p>' ]] || fail "$WHAT: $(<"$TMP/answer")"
+    request 'GET /../secret HTTP/1.0\r\n\r\n'
+    demand "$TMP/answer" '^HTTP/1.0 404 '
+    request 'GET /folder HTTP/1.0\r\n\r\n'
+    demand "$TMP/answer" '^HTTP/1.0 404 '
+    request 'POST / HTTP/1.0\r\n\r\n'
+    demand "$TMP/answer" '^HTTP/1.0 405 '
+    request 'nonsense\r\n\r\n'
+    demand "$TMP/answer" '^HTTP/1.0 400 '
+    connect 4 # one that is in no hurry
+    request 'GET /status HTTP/1.0\r\n\r\n'
+    demand "$TMP/answer" '^    "task [0-9]+ \\"client\\": waits for input of descriptor [0-9]+ '
+    demand "$TMP/answer" '^    "task [0-9]+ \\"client\\": running, deadline in [01]\.[0-9]+ s"'
+    ! have python3 || sed '1,/^\r$/d' "$TMP/answer" | python3 -m json.tool >/dev/null ||
+        fail "$WHAT: /status is no JSON: $(<"$TMP/answer")"
+    timeout 5 cat <&4 || fail "$WHAT: a slow client is waited for"
+    exec 4>&-
+    stop web
+}
+
+# complains PATTERN ARGUMENT...: the download fails, and says why.
+complains() {
+    must_not "$WHAT: download ${*:2}" "$1" timeout 20 env -C "$TMP/got" "$TMP/download" "${@:2}"
+}
+
+# All files of the site come as they are from the server that was started.
+download_all() {
+    local i urls=()
+    for ((i = 0; i < 20; i++)); do
+        urls+=("http://$ADDRESS/file$i")
+    done
+    rm -f "$TMP"/got/*
+    must "$WHAT: the downloads fail" timeout 60 env -C "$TMP/got" "$TMP/download" -c 3 "${urls[@]}"
+    for ((i = 0; i < 20; i++)); do
+        cmp "$TMP/site/file$i" "$TMP/got/file$i" || fail "$WHAT: file$i is not as it was"
+    done
+    tr '\r' '\n' <"$TMP/said" >"$TMP/progress"
+    demand "$TMP/progress" '^\[ {40}\] 0 of 20 files, 0.0 MB $'
+    demand "$TMP/progress" '^\[#{40}\] 20 of 20 files, 36.1 MB $'
+}
+
+check_download() {
+    start web -d "$TMP/site" ADDRESS
+    download_all
+    complains 'does not answer with 200' "http://$ADDRESS/nothing" "http://$ADDRESS/file1"
+    complains 'it names no file' "http://$ADDRESS/"
+    complains 'it is not http' "ftp://$ADDRESS/file"
+    stop web
+    complains 'Connection refused' "http://$ADDRESS/file1"
+    start faulty_web -d "$TMP/site" ADDRESS
+    complains 'it ends too early' "http://$ADDRESS/file1"
+    stop
+    start chat ADDRESS # which does not answer
+    complains 'Connection timed out' -t 0.2 "http://$ADDRESS/file1"
+    stop
+}
+
+# Another server than ours.
+check_foreign_server() {
+    have python3 || { echo "downloads from another server: no python3, not tested"; return; }
+    cat >"$TMP/python" <<'END'
+#!/usr/bin/env bash
+exec python3 -m http.server "${1#*:}" --bind "${1%:*}" --directory "$2"
+END
+    chmod +x "$TMP/python"
+    start python ADDRESS "$TMP/site"
+    download_all
+    stop
+}
+
+# ==== The others ==================================================================================
+
+# The lines that an example promises.
+expected() {
+    awk '/prints:$/ { inside = 1; next } /^ \*\// { exit } inside && sub(/^ \*     /, "")' "$1"
+}
+
+check_outputs() {
+    local name
+    for name in workers two_threads; do
+        must "$WHAT: $name fails" timeout 60 "$TMP/$name"
+        diff <(expected "$FOLDER/$name.c") "$TMP/said" || fail "$WHAT: $name prints something else"
+    done
+    printf '300 tea\n100 egg\n200 toast\n' | must "$WHAT: embed fails" timeout 60 "$TMP/embed"
+    diff <(printf 'egg\ntoast\ntea\n') "$TMP/said" || fail "$WHAT: embed prints something else"
+}
+
+# -h tells the usage; what is wrong brings it, too, and fails.
+check_usage() {
+    local source name
+    for source in "$FOLDER"/*.c; do
+        name=$(basename "$source" .c)
+        must "$name -h fails" "$TMP/$name" -h
+        demand "$TMP/said" "^usage: ($name )?"
+        must_not "$name takes what it does not know" '^usage: ' "$TMP/$name" -x -x -x
+    done
+    (($(grep -vcE '^ *(//|/\*|$)' "$FOLDER/proxy.c") <= 40)) ||
+        fail "proxy.c has more than 40 lines"
+}
+
+# check CONNECTIONS COMPILER OPTION...
+check() {
+    build "${@:2}"
+    check_echo "$1"
+    check_proxy "$(($1 / 10))"
+    check_chat
+    check_web
+    check_download
+    check_outputs
+    echo "$WHAT"
+}
+
+ulimit -Sn "$(ulimit -Hn)"
+make_site
+read -ra compiler <<<"$CC"
+
+check_native() {
+    local many=$MANY
+    if (($(ulimit -n) < MANY + OTHER_FILES)); then
+        many=$((($(ulimit -n) - OTHER_FILES) / 10 * 10))
+        echo "$MANY connections: not tested, ulimit -Hn is $(ulimit -Hn); $many instead"
+    fi
+    check "$many" "${compiler[@]}" -O2
+    check_shortage
+    check_foreign_server
+    check_usage
+    check 500 "${compiler[@]}" -O0 -DACO_CONFIG_SHARE_FPU_MXCSR_ENV
+}
+
+check_others() {
+    local command words
+    for command in "clang -O2" "$CC -O2 -m32"; do
+        read -ra words <<<"$command"
+        if can_build "${words[@]}"; then
+            check 500 "${words[@]}"
+        else
+            echo "$command: not available, not tested"
+        fi
+    done
+}
+
+check_sanitized() {
+    local sanitizer
+    for sanitizer in address thread; do
+        if can_run "${compiler[@]}" "-fsanitize=$sanitizer"; then
+            check 100 "${compiler[@]}" -O1 "-fsanitize=$sanitizer"
+        else
+            echo "-fsanitize=$sanitizer: does not run, not tested"
+        fi
+    done
+}
+
+(($# == 0)) && set -- native others sanitized
+for part; do
+    "check_$part"
+done
