@@ -364,6 +364,49 @@ def memory() -> Canvas:
     return c
 
 
+# ==== The runtime =================================================================================
+
+
+def loop_of_thread(c: Canvas, x: float, number: int, sources: list[str]) -> None:
+    """A thread that runs tasks, 330 pixels wide: its loop, its tasks by state, what wakes them."""
+    c.box(x, 92, 330, 318, "plain", radius=10)
+    c.text(x + 18, 120, f"thread {number}", 15, bold=True)
+    c.box(x + 58, 136, 74, 48, "main", ["loop"], 14, bold=True)
+    c.box(x + 226, 136, 74, 48, "co", ["task"], 14, bold=True)
+    c.text(x + 263, 128, "runs", 12, "middle", beside=True)
+    c.arrow([(x + 132, 160), (x + 222, 160)], "co")
+    c.text(x + 178, 152, "next", 12, "middle")
+    for i, (state, kind) in enumerate([("ready", "co"), ("wait", "other")]):
+        for j in range(3):
+            c.box(x + 58 + 84 * j, 218 + 80 * i, 74, 34, kind, ["task"], 13)
+        c.text(x + 48, 240 + 80 * i, state, 12, "end", beside=True)
+    c.arrow([(x + 95, 218), (x + 95, 188)], "co")
+    c.arrow([(x + 179, 298), (x + 179, 256)], "other")
+    c.text(x + 189, 281, "woken", 12)
+    c.arrow([(x + 263, 184), (x + 263, 201), (x + 317, 201), (x + 317, 315), (x + 304, 315)],
+            "other")
+    for i, source in enumerate(sources):
+        c.box(x + 58 + 84 * i, 366, 74, 30, "saved", [source], 13)
+        c.arrow([(x + 95 + 84 * i, 366), (x + 95 + 84 * i, 336)], "saved")
+
+
+def runtime() -> Canvas:
+    """Tasks, loops and threads."""
+    c = Canvas(W, 510, "Tasks, loops and threads of the runtime")
+    c.heading("Tasks, loops and threads", "a task that waits leaves its thread to the next one; "
+              "what it waits for, a deadline or a cancel wakes it")
+    loop_of_thread(c, 28, 0, ["epoll", "timers", "inbox"])
+    loop_of_thread(c, W - 358, 1, ["inbox", "timers", "epoll"])
+    c.box(390, 226, 180, 100, "plain", ["channels, locks,", "joining, cancelling,", "aco_unpark()"],
+          14)
+    c.arrow([(440, 326), (440, 381), (332, 381)])
+    c.arrow([(520, 326), (520, 381), (656, 381)])
+    c.box(28, 446, W - 56, 44, "saved", ["helper threads, for aco_offload(), files and names"], 14)
+    c.arrow([(291, 446), (291, 400)], "saved")
+    c.arrow([(697, 446), (697, 400)], "saved")
+    return c
+
+
 # ==== The logo ====================================================================================
 
 
@@ -381,7 +424,7 @@ def logo() -> Canvas:
 
 PICTURES: list[Callable[[], Canvas]] = [
     logo, thread_model_0, thread_model_1, thread_model_2, thread_model_3, proof_0, proof_1, proof_2,
-    proof_3, life, memory]
+    proof_3, runtime, life, memory]
 
 # ==== Files =======================================================================================
 

@@ -90,17 +90,77 @@ expected_of() {
     printf '%s/%03d.text' "${1%/*}" "$((10#$(basename "${1%.*}") + 1))"
 }
 
+# Makes $TMP/libaco_runtime.a, with what the runtime needs and libaco.a does not have.
+build_runtime() {
+    mkdir "$TMP/runtime"
+    must "the runtime compiles" env -C "$TMP/runtime" "$CC" -std=gnu99 -O2 "${C_WARNINGS[@]}" \
+        -pthread -I"$PWD" -I"$PWD/runtime" -I"$PWD/extra/stack_pool" -c "$PWD"/runtime/*.c
+    ar rc "$TMP/libaco_runtime.a" "$TMP"/runtime/*.o
+}
+
+# Completes a program of docs/runtime.md, as that document says; others are complete. Servers get a
+# port that is free.
+complete() {
+    if [[ $document == */runtime.md ]]; then
+        printf '#include %s\n' '"aco_runtime.h"' '<errno.h>' '<string.h>' '<unistd.h>'
+        cat "$1"
+        grep -q '^int main' "$1" ||
+            echo 'int main(void) { return aco_run(NULL, first, NULL, NULL); }'
+    else
+        cat "$1"
+    fi
+}
+
 try_program() {
-    local source=$1 compiler=("$CC" -std=gnu99 -Wstrict-prototypes)
+    local source=$TMP/program.${1##*.} compiler=("$CC" -std=gnu99 -Wstrict-prototypes)
+    complete "$1" | sed "s/localhost:7000/localhost:$PORT/" >"$source"
     if [[ $source == *.cpp ]]; then
         compiler=("$CXX" -std=c++17)
     fi
     must "a program of $document compiles" "${compiler[@]}" -O2 "${WARNINGS[@]}" -fexceptions -I. \
-        "${INCLUDES[@]}" "$source" "$OUTPUT/libaco.a" -lpthread -o "$TMP/program"
-    "$TMP/program" >"$TMP/printed" || fail "a program of $document: status $?"
-    if [[ -f $(expected_of "$source") ]]; then
-        diff "$(expected_of "$source")" "$TMP/printed" || fail "$document says otherwise"
+        -Iruntime "${INCLUDES[@]}" "$source" "$TMP/libaco_runtime.a" "$OUTPUT/libaco.a" -lpthread \
+        -o "$TMP/program"
+    if grep -q "localhost:$PORT" "$source"; then
+        try_server
+        return
     fi
+    timeout 60 env -C "$TMP" "$TMP/program" >"$TMP/printed" ||
+        fail "a program of $document: status $?"
+    if [[ -f $(expected_of "$1") ]]; then
+        diff "$(expected_of "$1")" "$TMP/printed" || fail "$document says otherwise"
+    fi
+}
+
+# The program serves, at $PORT: it echoes what clients send at a time.
+try_server() {
+    local server
+    timeout 60 "$TMP/program" &
+    server=$!
+    must "the server of $document doesn't echo" timeout 60 "$PYTHON" - "$PORT" <<'END'
+import socket
+import sys
+import time
+
+
+def connect() -> socket.socket:
+    for _ in range(200):
+        try:
+            return socket.create_connection(("localhost", int(sys.argv[1])), 10)
+        except ConnectionRefusedError:
+            time.sleep(0.05)
+    sys.exit("it doesn't listen")
+
+
+clients = [connect() for _ in range(3)]
+for text in (b"hello", b"world"):
+    for client in clients:
+        client.sendall(text)
+    for client in reversed(clients):
+        if client.recv(len(text), socket.MSG_WAITALL) != text:
+            sys.exit("something else comes back")
+END
+    kill "$server"
+    wait "$server" || true
 }
 
 # Whether gdb, for which the command is kept, or another test runs it; that must be there.
@@ -119,15 +179,20 @@ is_run_elsewhere() {
     fi
 }
 
-# Has gdb run the commands that were kept for it, when coroutines have yielded four calls deep.
+# Has gdb run the commands that were kept for it, when coroutines have yielded four calls deep and a
+# task waits.
 try_gdb_commands() {
     local command arguments=()
     have gdb || { echo "commands of gdb: no gdb, not tested"; return; }
     cat >"$TMP/debuggee.c" <<'END'
-#include "aco.h"
+#include "aco_runtime.h"
 static aco_t *co;
 static void stop_here(void)
 {
+}
+static void *waits(void *arg)
+{
+    return aco_sleep(1000000000) == 0 ? arg : NULL;
 }
 static void descend(int depth)
 {
@@ -149,12 +214,16 @@ int main(void)
         co = aco_create(main_co, aco_share_stack_new(0), 0, entry, NULL);
         aco_resume(co);
     }
+    if (aco_loop_fd() >= 0 && aco_go(waits, NULL) == 0) {
+        aco_run_once(0);
+    }
     stop_here();
     return 0;
 }
 END
     must "the program for gdb does not compile" "$CC" -g -O0 -DACO_CONFIG_LIST -I. \
-        "$TMP/debuggee.c" aco.c acosw.S -o "$TMP/debuggee" -lpthread
+        -Iruntime -Iextra/stack_pool "$TMP/debuggee.c" runtime/*.c \
+        extra/stack_pool/aco_stack_pool.c aco.c acosw.S -o "$TMP/debuggee" -lpthread
     while read -r command; do
         arguments+=(-ex "$command")
     done <"$TMP/gdb_commands"
@@ -261,6 +330,9 @@ blocks README.md "$TMP/readme"
 synopsis=("$TMP"/readme/*.c)
 cp "${synopsis[0]}" "$TMP/tree/your_program.c"
 cp "${synopsis[0]}" "$TMP/tree/program.c"
+
+build_runtime
+PORT=$("$PYTHON" -c 'import socket; print(socket.create_server(("", 0)).getsockname()[1])')
 
 programs=0
 commands=0
