@@ -733,7 +733,9 @@ static void test_connections(void **state)
     network = "tcp6+";
     run_tasks(connects, "[::1]:0");
     network = "unix";
-    run_tasks_on(2, connects, "@aco test of io");
+    char name[32]; /* not that of a test beside this one */
+    snprintf(name, sizeof(name), "@aco io %d", (int)getpid());
+    run_tasks_on(2, connects, name);
     run_tasks(reads_without_blocking, NULL);
 }
 
@@ -757,14 +759,16 @@ static void *waits_for_server(void *arg)
 {
     int full = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), fds[2];
     struct sockaddr_un addr = {AF_UNIX, ""};
-    memcpy(addr.sun_path, "\0aco full", 9);
-    socklen_t sz = offsetof(struct sockaddr_un, sun_path) + 9;
+    char name[32];
+    socklen_t sz = (socklen_t)snprintf(name, sizeof(name), "@aco full %d", (int)getpid());
+    memcpy(addr.sun_path + 1, name + 1, sz - 1);
+    sz += offsetof(struct sockaddr_un, sun_path);
     CHECK(bind(full, (struct sockaddr *)&addr, sz) == 0 && listen(full, 0) == 0);
-    fds[0] = aco_dial("unix", "@aco full");
+    fds[0] = aco_dial("unix", name);
     CHECK(fds[0] >= 0);
     aco_within(5 * MS)
     {
-        CHECK_FAILS(aco_dial("unix", "@aco full"), ETIMEDOUT);
+        CHECK_FAILS(aco_dial("unix", name), ETIMEDOUT);
     }
     CHECK(aco_close(fds[0]) == 0 && aco_close(full) == 0);
     return arg;

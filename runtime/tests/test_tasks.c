@@ -304,12 +304,15 @@ static void *counts_if_cancelled(void *arg)
     return arg;
 }
 
+static int has_groups; /* whether makes_a_group_inside() is as far */
+
 static void *makes_a_group_inside(void *arg)
 {
     aco_group_t *inner = aco_group_new();
     for (int i = 0; i < 3; i++) {
         CHECK(aco_group_go(inner, counts_if_cancelled, NULL) == 0);
     }
+    __atomic_store_n(&has_groups, 1, __ATOMIC_RELEASE);
     CHECK_FAILS(aco_group_join(inner), ECANCELED);
     return arg;
 }
@@ -371,9 +374,11 @@ static void *inherits(void *arg)
 
 static void *is_cancelled_with_its_groups(void *arg)
 {
+    ct_cancelled = has_groups = 0;
     aco_task_t *task = aco_spawn(makes_a_group_inside, NULL);
-    ct_cancelled = 0;
-    aco_sleep(MS);
+    while (!__atomic_load_n(&has_groups, __ATOMIC_ACQUIRE)) {
+        aco_yield();
+    }
     aco_task_cancel(task);
     CHECK(aco_join(task, NULL) == 0);
     CHECK(ct_cancelled == 3);
@@ -690,14 +695,22 @@ static void *is_printed_on_a_signal(void *arg)
     char path[] = "/tmp/aco_tasks_XXXXXX", text[4096] = "";
     int fd = mkstemp(path), former = dup(STDERR_FILENO);
     unlink(path);
+    aco_task_options_t options = {.name = "sleeper"};
+    aco_task_t *sleeper = NULL;
+    CHECK(aco_go_with(&options, counts_if_cancelled, NULL, &sleeper) == 0);
+    aco_yield();
     CHECK(aco_print_tasks_on(SIGUSR1) == 0 && aco_print_tasks_on(SIGUSR2) == 0);
     dup2(fd, STDERR_FILENO);
     raise(SIGUSR2);
-    for (int i = 0; i < 1000 && pread(fd, text, sizeof(text) - 1, 0) == 0; i++) {
+    const char *line = "\"sleeper\": waits for a time since";
+    for (int i = 0; i < 5000 && strstr(text, line) == NULL; i++) {
         aco_sleep(MS);
+        CHECK(pread(fd, text, sizeof(text) - 1, 0) >= 0);
     }
     dup2(former, STDERR_FILENO);
-    CHECK(strstr(text, "\"\": waits for a time since") != NULL);
+    CHECK(strstr(text, line) != NULL);
+    aco_task_cancel(sleeper);
+    CHECK(aco_join(sleeper, NULL) == 0);
     close(former);
     close(fd);
     return arg;
