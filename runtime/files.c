@@ -82,9 +82,10 @@ static void *do_transfer(void *arg)
     if (t->entry != NULL && aco_i_moment(t->entry).ct_closed != t->since.ct_closed) {
         errno = EBADF; /* closed before its turn came; the number may be another file's */
     } else if (t->offset < 0) {
-        t->result = (t->is_write ? writev : readv)(t->fd, iov, ct);
+        t->result = (t->is_write ? aco_i_libc.writev : aco_i_libc.readv)(t->fd, iov, ct);
     } else {
-        t->result = (t->is_write ? pwritev : preadv)(t->fd, iov, ct, t->offset);
+        t->result = (t->is_write ? aco_i_libc.pwritev : aco_i_libc.preadv)(t->fd, iov, ct,
+                                                                           t->offset);
     }
     return t;
 }
@@ -227,7 +228,7 @@ typedef struct {
 static void *do_open(void *arg)
 {
     opening_t *opening = (opening_t *)arg;
-    opening->fd = open(opening->path, opening->flags, opening->mode);
+    opening->fd = aco_i_libc.open(opening->path, opening->flags, opening->mode);
     return opening;
 }
 
@@ -235,7 +236,7 @@ static void discard_opening(void *arg)
 {
     opening_t *opening = (opening_t *)arg;
     if (opening->fd >= 0) {
-        close(opening->fd);
+        aco_i_libc.close(opening->fd);
     }
     aco_i_release(opening);
 }
@@ -272,7 +273,7 @@ int aco_open(const char *path, int flags, ...)
 
 static void *do_fsync(void *arg)
 {
-    return (void *)(intptr_t)fsync((int)(intptr_t)arg);
+    return (void *)(intptr_t)aco_i_libc.fsync((int)(intptr_t)arg);
 }
 
 int aco_fsync(int fd)

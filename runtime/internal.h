@@ -15,6 +15,7 @@
  *   process.c ends of processes, signals
  *   sync.c    mutexes and similar; chan.c: channels and select; print.c: what is there
  *   files.c   files; names.c: name look-ups
+ *   libc.c    the functions of libc that hooks replace, as the runtime itself calls them
  *
  * A wait
  *   A call that waits opens the wait of its task by aco_i_open_wait(), makes it known to something
@@ -41,11 +42,19 @@
 #include "aco_runtime.h"
 #include "aco_stack_pool.h"
 
+#include <fcntl.h>
+#include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
+#include <sys/sendfile.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define HIDDEN __attribute__((visibility("hidden")))
+/* Of what the hooks use, which may be a library of their own. */
+#define SHARED __attribute__((visibility("default")))
 #define NO_DEADLINE INT64_MAX
 /* Of a function that reads, for people, what other threads may write meanwhile. */
 #define READS_RACILY __attribute__((no_sanitize_thread))
@@ -53,11 +62,59 @@
 typedef struct loop_s loop_t;
 typedef struct runtime_s runtime_t;
 
+/* ==== libc =================================================================================== */
+
+/*
+ * Calls that a task may make inside of the runtime. A program may have hooks in their place, which
+ * would lead back here; hooks therefore put libc's own into this table. Each has its name for large
+ * offsets, which counts where addresses have 32 bits.
+ */
+#define ACO_I_LIBC(X)                                                                              \
+    X(read, read)                                                                                  \
+    X(readv, readv)                                                                                \
+    X(preadv, preadv64)                                                                            \
+    X(write, write)                                                                                \
+    X(writev, writev)                                                                              \
+    X(pwritev, pwritev64)                                                                          \
+    X(recvfrom, recvfrom)                                                                          \
+    X(recvmsg, recvmsg)                                                                            \
+    X(send, send)                                                                                  \
+    X(sendmsg, sendmsg)                                                                            \
+    X(sendfile, sendfile64)                                                                        \
+    X(accept4, accept4)                                                                            \
+    X(connect, connect)                                                                            \
+    X(shutdown, shutdown)                                                                          \
+    X(close, close)                                                                                \
+    X(poll, poll)                                                                                  \
+    X(fcntl, fcntl64)                                                                              \
+    X(open, open64)                                                                                \
+    X(fsync, fsync)                                                                                \
+    X(sched_yield, sched_yield)                                                                    \
+    X(sigtimedwait, sigtimedwait)                                                                  \
+    X(sigwaitinfo, sigwaitinfo)                                                                    \
+    X(waitpid, waitpid)                                                                            \
+    X(waitid, waitid)                                                                              \
+    X(getaddrinfo, getaddrinfo)                                                                    \
+    X(getnameinfo, getnameinfo)                                                                    \
+    X(pthread_mutex_lock, pthread_mutex_lock)                                                      \
+    X(pthread_mutex_unlock, pthread_mutex_unlock)                                                  \
+    X(pthread_cond_signal, pthread_cond_signal)
+
+typedef struct {
+#define X(name, large) __typeof__(&name) name;
+    ACO_I_LIBC(X)
+#undef X
+} libc_t;
+extern SHARED libc_t aco_i_libc;
+
+/* Called before the first task of a runtime starts; NULL: there are no hooks. */
+extern SHARED void (*aco_i_check_hooks)(void);
+
 /* ==== Locks and queues ======================================================================= */
 
 /* Locks are held for a few instructions, and never across a wait. */
 typedef aco_i_lock_t lock_t;
-HIDDEN void aco_i_lock_slowly(lock_t *lock);
+SHARED void aco_i_lock_slowly(lock_t *lock);
 
 static inline void lock(lock_t *lock)
 {
@@ -245,7 +302,7 @@ struct runtime_s {
     runtime_t *next; /* of the process */
 };
 
-extern HIDDEN __thread loop_t *aco_i_loop; /* that runs on this thread */
+extern SHARED __thread loop_t *aco_i_loop; /* that runs on this thread */
 
 /* Keeps a runtime, one of whose tasks the caller has claimed or is to join, until it is untouched. */
 static inline void aco_i_touch(runtime_t *runtime)
@@ -291,23 +348,23 @@ HIDDEN void aco_i_expire_timers(loop_t *loop);
 /* ---- loop.c ---- */
 
 /* The running task, or what stands for the thread outside of one. */
-HIDDEN aco_task_t *aco_i_self(void);
+SHARED aco_task_t *aco_i_self(void);
 /* Opens the wait of the running task. */
-HIDDEN void aco_i_open_wait(aco_task_t *task, reason_t reason);
+SHARED void aco_i_open_wait(aco_task_t *task, reason_t reason);
 /* Closes it again, unless something has claimed it: then it must be waited for. Whether it did. */
-HIDDEN int aco_i_close_wait(aco_task_t *task);
+SHARED int aco_i_close_wait(aco_task_t *task);
 /* Waits until it has ended. */
-HIDDEN outcome_t aco_i_wait(aco_task_t *task);
+SHARED outcome_t aco_i_wait(aco_task_t *task);
 /* Claims an open wait; 0: something else has, or there is none. The caller knows that it is the
  * wait which it means: it holds the lock of the queue that the task is in, or is on the task's
  * thread. */
-HIDDEN int aco_i_claim(aco_task_t *task, outcome_t outcome);
+SHARED int aco_i_claim(aco_task_t *task, outcome_t outcome);
 /* Makes a task ready whose wait the caller has claimed. */
-HIDDEN void aco_i_make_ready(aco_task_t *task);
+SHARED void aco_i_make_ready(aco_task_t *task);
 /* The same, but until a point in time at most: WAIT_NONE if that has come. */
-HIDDEN outcome_t aco_i_wait_until(aco_task_t *task, int64_t until);
+SHARED outcome_t aco_i_wait_until(aco_task_t *task, int64_t until);
 /* 0 for WAIT_EVENT, or else -1 with errno. */
-HIDDEN int aco_i_result(outcome_t outcome);
+SHARED int aco_i_result(outcome_t outcome);
 /* Runs tasks until the runtime has none. */
 HIDDEN void aco_i_run_loop(loop_t *loop);
 /* A turn: looks at what has happened, and waits for `most` ns at most (< 0: for ever) if no task is
@@ -318,9 +375,9 @@ HIDDEN void aco_i_run_turn(loop_t *loop, int64_t most);
 #define ACO_I_TIMER (UINT64_MAX - 1)
 /* Has a loop look at its inbox and at tasks that any thread may start. */
 HIDDEN void aco_i_wake_loop(loop_t *loop);
-HIDDEN int64_t aco_i_clock(void);
+SHARED int64_t aco_i_clock(void);
 /* Of `ns` from now, without overflow. */
-HIDDEN int64_t aco_i_after(int64_t ns);
+SHARED int64_t aco_i_after(int64_t ns);
 
 /* ---- poll.c ---- */
 
@@ -332,22 +389,22 @@ typedef struct {
 } moment_t;
 
 /* The entry of a descriptor; NULL with EBADF or ENOMEM. */
-HIDDEN fd_t *aco_i_fd(int fd);
+SHARED fd_t *aco_i_fd(int fd);
 /* Is taken before a call is tried. */
-HIDDEN moment_t aco_i_moment(const fd_t *entry);
+SHARED moment_t aco_i_moment(const fd_t *entry);
 /* Waits until something that matters for `events` (EPOLLIN or EPOLLOUT) has happened since `since`,
  * and returns 0: the caller tries again. -1 with EBADF if the descriptor was closed, ETIMEDOUT or
  * ECANCELED; EAGAIN if `until` has come; EPERM if it never has to be waited for; ENOMEM or ENOSPC.
  * In a task. */
-HIDDEN int aco_i_wait_for(int fd, fd_t *entry, int events, moment_t since, int64_t until);
+SHARED int aco_i_wait_for(int fd, fd_t *entry, int events, moment_t since, int64_t until);
 /* poll() in a task, until a point in time. */
-HIDDEN int aco_i_poll(struct pollfd *fds, nfds_t ct, int64_t until);
+SHARED int aco_i_poll(struct pollfd *fds, nfds_t ct, int64_t until);
 /* An event of a descriptor, as epoll reports it. */
 HIDDEN void aco_i_happened(uint64_t data, uint32_t events);
 /* Says that a number is new, and that only aco_close() will close it. */
 HIDDEN void aco_i_own(int fd, int is_tcp);
 /* For how long calls may wait for a descriptor, in ns: what the kernel would do. */
-HIDDEN int64_t aco_i_patience(int fd, fd_t *entry, int events);
+SHARED int64_t aco_i_patience(int fd, fd_t *entry, int events);
 /* After a read from a TCP connection that was shorter than asked for, at a moment: there is nothing
  * to be read until the next event. */
 HIDDEN void aco_i_set_drained(fd_t *entry, moment_t moment);
@@ -355,8 +412,8 @@ HIDDEN int aco_i_is_drained(const fd_t *entry);
 HIDDEN void aco_i_set_no_socket(fd_t *entry);
 HIDDEN int aco_i_is_no_socket(const fd_t *entry);
 /* For two system calls that must not be parted by another task's. */
-HIDDEN void aco_i_lock_fd(fd_t *entry);
-HIDDEN void aco_i_unlock_fd(fd_t *entry);
+SHARED void aco_i_lock_fd(fd_t *entry);
+SHARED void aco_i_unlock_fd(fd_t *entry);
 /* Before the epoll_fd of a loop is closed. */
 HIDDEN void aco_i_forget_loop(const loop_t *loop);
 
@@ -374,7 +431,7 @@ HIDDEN void aco_i_free_chunks(runtime_t *runtime);
 HIDDEN void aco_i_each_task(runtime_t *runtime, void (*fn)(FILE *, const aco_task_t *, int64_t now),
                             FILE *stream);
 /* Ends the process with a message of the running task. */
-HIDDEN ACO_NORETURN void aco_i_misuse_of(const char *call, const char *rule);
+SHARED ACO_NORETURN void aco_i_misuse_of(const char *call, const char *rule);
 
 /* ---- run.c ---- */
 /* A runtime whose first loop, the caller's, may run; NULL with errno. */
@@ -385,7 +442,7 @@ HIDDEN void aco_i_each_runtime(void (*fn)(runtime_t *runtime, void *arg), void *
 /* ---- sync.c ---- */
 
 /* The first of a queue whose wait can be claimed, taken from the queue; NULL if there is none. */
-HIDDEN node_t *aco_i_claim_first(queue_t *queue, outcome_t outcome);
+SHARED node_t *aco_i_claim_first(queue_t *queue, outcome_t outcome);
 
 /* ---- group.c ---- */
 HIDDEN int aco_i_enter_group(aco_group_t *group, aco_task_t *task);
@@ -402,7 +459,7 @@ HIDDEN void aco_i_abandon_groups(aco_task_t *task);
  * `discard`, afterwards: then `fn` returns what it got, and discard() is called with that when it
  * does, or at once if it won't be called.
  */
-HIDDEN outcome_t aco_i_offload(helpers_kind_t kind, void *(*fn)(void *), void *arg,
+SHARED outcome_t aco_i_offload(helpers_kind_t kind, void *(*fn)(void *), void *arg,
                                void (*discard)(void *), void **result);
 /* Ends the helpers of a runtime that has no tasks. */
 HIDDEN void aco_i_end_helpers(runtime_t *runtime);
@@ -419,7 +476,7 @@ static inline size_t size_of(const struct iovec *iov, int ct)
 }
 
 /* As preadv() and pwritev() for what epoll takes for always ready; `offset` -1: that of `fd`. */
-HIDDEN ssize_t aco_i_file_read(int fd, const struct iovec *iov, int ct, int64_t offset);
-HIDDEN ssize_t aco_i_file_write(int fd, const struct iovec *iov, int ct, int64_t offset);
+SHARED ssize_t aco_i_file_read(int fd, const struct iovec *iov, int ct, int64_t offset);
+SHARED ssize_t aco_i_file_write(int fd, const struct iovec *iov, int ct, int64_t offset);
 
 #endif

@@ -117,14 +117,14 @@ static ssize_t when_polled(const call_t *call, const struct iovec *iov, int ct, 
     }
     struct iovec chunk = {iov->iov_base, iov->iov_len < TTY_CHUNK ? iov->iov_len : TTY_CHUNK};
     aco_i_lock_fd(call->entry);
-    ssize_t result = poll(&polled, 1, 0);
+    ssize_t result = aco_i_libc.poll(&polled, 1, 0);
     if (result == 0) {
         errno = EAGAIN;
         result = -1;
     } else if (result > 0) {
-        result = events == POLLIN ? readv(call->fd, iov, ct)
-                 : is_cut         ? writev(call->fd, &chunk, 1)
-                                  : writev(call->fd, iov, ct);
+        result = events == POLLIN ? aco_i_libc.readv(call->fd, iov, ct)
+                 : is_cut         ? aco_i_libc.writev(call->fd, &chunk, 1)
+                                  : aco_i_libc.writev(call->fd, iov, ct);
     }
     aco_i_unlock_fd(call->entry);
     return result;
@@ -155,13 +155,14 @@ static ssize_t try_recv(call_t *call)
         errno = EAGAIN;
         return -1;
     }
-    return recvfrom(call->fd, (char *)iov->iov_base + call->done, iov->iov_len - call->done,
-                    call->flags | MSG_DONTWAIT, call->addr, call->addr_sz);
+    return aco_i_libc.recvfrom(call->fd, (char *)iov->iov_base + call->done,
+                               iov->iov_len - call->done, call->flags | MSG_DONTWAIT, call->addr,
+                               call->addr_sz);
 }
 
 static ssize_t try_recvmsg(call_t *call)
 {
-    return recvmsg(call->fd, call->msg, call->flags | MSG_DONTWAIT);
+    return aco_i_libc.recvmsg(call->fd, call->msg, call->flags | MSG_DONTWAIT);
 }
 
 static ssize_t try_read(call_t *call)
@@ -175,7 +176,7 @@ static ssize_t try_read(call_t *call)
         } else {
             struct msghdr msg = {.msg_iov = (struct iovec *)(uintptr_t)call->iov,
                                  .msg_iovlen = (size_t)call->iov_ct};
-            ssize_t result = recvmsg(call->fd, &msg, MSG_DONTWAIT);
+            ssize_t result = aco_i_libc.recvmsg(call->fd, &msg, MSG_DONTWAIT);
             if (result >= 0 || errno != ENOTSOCK) {
                 return result;
             }
@@ -208,7 +209,7 @@ ssize_t aco_read(int fd, void *buf, size_t sz)
 {
     call_t call = {.fd = fd, .entry = aco_i_fd(fd), .iov_ct = 1};
     if (!is_in_task() || call.entry == NULL || sz == 0) {
-        return read(fd, buf, sz);
+        return aco_i_libc.read(fd, buf, sz);
     }
     struct iovec iov = {buf, sz};
     call.iov = &iov;
@@ -219,7 +220,7 @@ ssize_t aco_readv(int fd, const struct iovec *iov, int ct)
 {
     call_t call = {.fd = fd, .entry = aco_i_fd(fd), .iov = iov, .iov_ct = ct};
     if (!is_in_task() || call.entry == NULL || ct <= 0 || ct > IOV_MAX || size_of(iov, ct) == 0) {
-        return readv(fd, iov, ct);
+        return aco_i_libc.readv(fd, iov, ct);
     }
     moment_t moment;
     return until_done(&call, EPOLLIN, try_read, &moment);
@@ -233,7 +234,7 @@ ssize_t aco_recvfrom(int fd, void *buf, size_t sz, int flags, struct sockaddr *a
     call.addr = addr;
     call.addr_sz = addr_sz;
     if (!is_in_task() || call.entry == NULL) {
-        return recvfrom(fd, buf, sz, flags, addr, addr_sz);
+        return aco_i_libc.recvfrom(fd, buf, sz, flags, addr, addr_sz);
     }
     ssize_t result = receive(&call, try_recv);
     if ((flags & MSG_WAITALL) == 0 || (flags & MSG_PEEK) != 0 || result <= 0 || !is_stream(fd)) {
@@ -254,7 +255,7 @@ ssize_t aco_recvmsg(int fd, struct msghdr *msg, int flags)
 {
     call_t call = {.fd = fd, .flags = flags, .entry = aco_i_fd(fd), .msg = msg};
     if (!is_in_task() || call.entry == NULL) {
-        return recvmsg(fd, msg, flags);
+        return aco_i_libc.recvmsg(fd, msg, flags);
     }
     moment_t moment;
     return until_done(&call, EPOLLIN, try_recvmsg, &moment);
@@ -278,17 +279,17 @@ ssize_t aco_read_all(int fd, void *buf, size_t sz)
 static ssize_t try_sendmsg(call_t *call)
 {
     if (call->done == 0) {
-        return sendmsg(call->fd, call->msg, call->flags | MSG_DONTWAIT);
+        return aco_i_libc.sendmsg(call->fd, call->msg, call->flags | MSG_DONTWAIT);
     }
     struct iovec window[WINDOW];
     struct msghdr msg = {.msg_iov = window, .msg_iovlen = (size_t)rest_of(window, call)};
-    return sendmsg(call->fd, &msg, call->flags | MSG_DONTWAIT);
+    return aco_i_libc.sendmsg(call->fd, &msg, call->flags | MSG_DONTWAIT);
 }
 
 static ssize_t try_send(call_t *call)
 {
-    return send(call->fd, (char *)call->iov->iov_base + call->done, call->iov->iov_len - call->done,
-                call->flags | MSG_DONTWAIT);
+    return aco_i_libc.send(call->fd, (char *)call->iov->iov_base + call->done,
+                           call->iov->iov_len - call->done, call->flags | MSG_DONTWAIT);
 }
 
 static ssize_t try_write(call_t *call)
@@ -330,7 +331,7 @@ ssize_t aco_write(int fd, const void *buf, size_t sz)
     struct iovec iov = {(void *)(uintptr_t)buf, sz};
     call_t call = {.fd = fd, .entry = aco_i_fd(fd), .iov = &iov, .iov_ct = 1};
     if (!is_in_task() || call.entry == NULL || sz == 0) {
-        return write(fd, buf, sz);
+        return aco_i_libc.write(fd, buf, sz);
     }
     return send_whole(&call, sz, try_write);
 }
@@ -340,7 +341,7 @@ ssize_t aco_writev(int fd, const struct iovec *iov, int ct)
     struct msghdr msg = {.msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = (size_t)ct};
     call_t call = {.fd = fd, .entry = aco_i_fd(fd), .iov = iov, .iov_ct = ct, .msg = &msg};
     if (!is_in_task() || call.entry == NULL || ct <= 0 || ct > IOV_MAX || size_of(iov, ct) == 0) {
-        return writev(fd, iov, ct);
+        return aco_i_libc.writev(fd, iov, ct);
     }
     return send_whole(&call, size_of(iov, ct), try_write);
 }
@@ -350,7 +351,7 @@ ssize_t aco_send(int fd, const void *buf, size_t sz, int flags)
     struct iovec iov = {(void *)(uintptr_t)buf, sz};
     call_t call = {.fd = fd, .flags = flags, .entry = aco_i_fd(fd), .iov = &iov, .iov_ct = 1};
     if (!is_in_task() || call.entry == NULL) {
-        return send(fd, buf, sz, flags);
+        return aco_i_libc.send(fd, buf, sz, flags);
     }
     return send_whole(&call, sz, try_send);
 }
@@ -361,7 +362,7 @@ ssize_t aco_sendmsg(int fd, const struct msghdr *msg, int flags)
     call.iov_ct = (int)msg->msg_iovlen;
     call.msg = (struct msghdr *)(uintptr_t)msg;
     if (!is_in_task() || call.entry == NULL || msg->msg_iovlen > IOV_MAX) {
-        return sendmsg(fd, msg, flags);
+        return aco_i_libc.sendmsg(fd, msg, flags);
     }
     return send_whole(&call, size_of(call.iov, call.iov_ct), try_sendmsg);
 }
@@ -395,15 +396,15 @@ ssize_t aco_write_all(int fd, const void *buf, size_t sz)
 static ssize_t without_waiting(call_t *call, try_t try)
 {
     aco_i_lock_fd(call->entry);
-    int flags = fcntl(call->fd, F_GETFL);
+    int flags = aco_i_libc.fcntl(call->fd, F_GETFL);
     int is_blocking = flags >= 0 && (flags & O_NONBLOCK) == 0;
     if (is_blocking) {
-        fcntl(call->fd, F_SETFL, flags | O_NONBLOCK);
+        aco_i_libc.fcntl(call->fd, F_SETFL, flags | O_NONBLOCK);
     }
     ssize_t result = try(call);
     int error = errno;
     if (is_blocking) {
-        fcntl(call->fd, F_SETFL, flags);
+        aco_i_libc.fcntl(call->fd, F_SETFL, flags);
     }
     aco_i_unlock_fd(call->entry);
     errno = error;
@@ -421,7 +422,8 @@ static ssize_t do_sendfile(call_t *call)
 {
     sendfile_t *s = (sendfile_t *)call;
     off_t offset = s->offset != NULL ? (off_t)*s->offset : 0;
-    ssize_t result = sendfile(call->fd, s->in, s->offset != NULL ? &offset : NULL, s->sz);
+    ssize_t result = aco_i_libc.sendfile(call->fd, s->in, s->offset != NULL ? &offset : NULL,
+                                         s->sz);
     if (s->offset != NULL) {
         *s->offset = offset;
     }
@@ -473,12 +475,13 @@ static ssize_t try_accept(call_t *call)
     socklen_t sz = sizeof(is_listener);
     getsockopt(call->fd, SOL_SOCKET, SO_ACCEPTCONN, &is_listener, &sz);
     if (!is_listener) {
-        return accept4(call->fd, call->addr, call->addr_sz, call->flags); /* fails at once */
+        return aco_i_libc.accept4(call->fd, call->addr, call->addr_sz,
+                                  call->flags); /* fails at once */
     }
     aco_i_lock_fd(call->entry); /* poll() is right only if no other task accepts meanwhile */
-    int result = poll(&polled, 1, 0);
+    int result = aco_i_libc.poll(&polled, 1, 0);
     if (result > 0) {
-        result = accept4(call->fd, call->addr, call->addr_sz, call->flags);
+        result = aco_i_libc.accept4(call->fd, call->addr, call->addr_sz, call->flags);
     } else if (result == 0) {
         errno = EAGAIN;
         result = -1;
@@ -491,7 +494,7 @@ int aco_accept4(int fd, struct sockaddr *addr, socklen_t *addr_sz, int flags)
 {
     call_t call = {.fd = fd, .entry = aco_i_fd(fd), .addr = addr, .addr_sz = addr_sz};
     if (!is_in_task() || call.entry == NULL) {
-        return accept4(fd, addr, addr_sz, flags);
+        return aco_i_libc.accept4(fd, addr, addr_sz, flags);
     }
     call.flags = flags;
     int protocol = 0;
@@ -507,7 +510,7 @@ int aco_accept4(int fd, struct sockaddr *addr, socklen_t *addr_sz, int flags)
 
 static ssize_t do_connect(call_t *call)
 {
-    return connect(call->fd, call->addr, *call->addr_sz);
+    return aco_i_libc.connect(call->fd, call->addr, *call->addr_sz);
 }
 
 /* After connect() has said that it goes on by itself. */
@@ -535,7 +538,7 @@ int aco_connect(int fd, const struct sockaddr *addr, socklen_t addr_sz)
     call_t call = {.fd = fd, .entry = aco_i_fd(fd), .addr_sz = &addr_sz};
     call.addr = (struct sockaddr *)(uintptr_t)addr;
     if (!is_in_task() || call.entry == NULL) {
-        return connect(fd, addr, addr_sz);
+        return aco_i_libc.connect(fd, addr, addr_sz);
     }
     uint32_t ct_closed = aco_i_moment(call.entry).ct_closed;
     int64_t until = -1;
@@ -565,5 +568,5 @@ int aco_connect(int fd, const struct sockaddr *addr, socklen_t addr_sz)
 
 int aco_shutdown(int fd, int how)
 {
-    return shutdown(fd, how);
+    return aco_i_libc.shutdown(fd, how);
 }

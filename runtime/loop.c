@@ -48,7 +48,7 @@ void aco_i_lock_slowly(lock_t *lock)
             return;
         }
         if (ct % 64 == 0) {
-            sched_yield(); /* its holder may have lost the processor */
+            aco_i_libc.sched_yield(); /* its holder may have lost the processor */
         }
     }
 }
@@ -129,7 +129,7 @@ void aco_i_wake_loop(loop_t *loop)
         __atomic_exchange_n(&loop->is_asleep, 0, __ATOMIC_SEQ_CST)) {
         int error = errno;
         uint64_t one = 1;
-        while (write(loop->event_fd, &one, sizeof(one)) < 0 && errno == EINTR) {
+        while (aco_i_libc.write(loop->event_fd, &one, sizeof(one)) < 0 && errno == EINTR) {
         }
         errno = error;
     }
@@ -415,8 +415,8 @@ static void poll_events(loop_t *loop, int64_t timeout)
             aco_i_happened(data, events[i].events);
             continue;
         }
-        while (read(data == ACO_I_INBOX ? loop->event_fd : loop->timer_fd, &count, sizeof(count)) <
-                   0 &&
+        while (aco_i_libc.read(data == ACO_I_INBOX ? loop->event_fd : loop->timer_fd, &count,
+                               sizeof(count)) < 0 &&
                errno == EINTR) {
         }
     }

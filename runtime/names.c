@@ -30,7 +30,7 @@ typedef struct {
 static void *do_lookup(void *arg)
 {
     lookup_t *l = (lookup_t *)arg;
-    l->error = getaddrinfo(l->node, l->service, &l->hints, &l->list);
+    l->error = aco_i_libc.getaddrinfo(l->node, l->service, &l->hints, &l->list);
     return l;
 }
 
@@ -67,7 +67,7 @@ int aco_getaddrinfo(const char *node, const char *service, const struct addrinfo
     static const struct addrinfo defaults = {.ai_flags = AI_V4MAPPED | AI_ADDRCONFIG};
     struct addrinfo numeric = hints != NULL ? *hints : defaults;
     numeric.ai_flags |= AI_NUMERICHOST | AI_NUMERICSERV;
-    int error = getaddrinfo(node, service, &numeric, list);
+    int error = aco_i_libc.getaddrinfo(node, service, &numeric, list);
     if (error != EAI_NONAME || (node == NULL && service == NULL)) {
         return error;
     }
@@ -100,9 +100,9 @@ typedef struct {
 static void *do_reverse(void *arg)
 {
     reverse_t *r = (reverse_t *)arg;
-    r->error = getnameinfo((const struct sockaddr *)&r->address, r->address_sz,
-                           r->host_sz != 0 ? r->host : NULL, r->host_sz,
-                           r->service_sz != 0 ? r->service : NULL, r->service_sz, r->flags);
+    r->error = aco_i_libc.getnameinfo(
+        (const struct sockaddr *)&r->address, r->address_sz, r->host_sz != 0 ? r->host : NULL,
+        r->host_sz, r->service_sz != 0 ? r->service : NULL, r->service_sz, r->flags);
     return r;
 }
 
@@ -118,7 +118,8 @@ int aco_getnameinfo(const struct sockaddr *address, socklen_t address_sz, char *
     service_sz = service == NULL ? 0 : service_sz;
     if (((flags & NI_NUMERICHOST) != 0 || host_sz == 0) &&
         ((flags & NI_NUMERICSERV) != 0 || service_sz == 0)) {
-        return getnameinfo(address, address_sz, host, host_sz, service, service_sz, flags);
+        return aco_i_libc.getnameinfo(address, address_sz, host, host_sz, service, service_sz,
+                                      flags);
     }
     reverse_t *r = (reverse_t *)aco_i_allocate(sizeof(*r));
     if (r == NULL) {

@@ -259,7 +259,7 @@ static int begin(dial_t *dial)
         set(fd, IPPROTO_TCP, TCP_NODELAY);
     }
     aco_i_own(fd, is_tcp(a));
-    if (connect(fd, a->ai_addr, a->ai_addrlen) == 0) {
+    if (aco_i_libc.connect(fd, a->ai_addr, a->ai_addrlen) == 0) {
         return fd;
     }
     if (errno == EINPROGRESS) {
@@ -296,7 +296,7 @@ static int wait_for_attempts(dial_t *dial)
     if (aco_self() != NULL) {
         return aco_i_poll(dial->pending, (nfds_t)dial->ct_pending, next);
     }
-    return poll(dial->pending, (nfds_t)dial->ct_pending, next == NO_DEADLINE ? -1 : 250);
+    return aco_i_libc.poll(dial->pending, (nfds_t)dial->ct_pending, next == NO_DEADLINE ? -1 : 250);
 }
 
 static int dial_all(dial_t *dial)
@@ -349,7 +349,7 @@ int aco_dial(const char *network_name, const char *address)
         order(&dial, addresses.found);
         fd = dial_all(&dial);
         if (fd >= 0) {
-            fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+            aco_i_libc.fcntl(fd, F_SETFL, aco_i_libc.fcntl(fd, F_GETFL) & ~O_NONBLOCK);
         }
     }
     free_addresses(&addresses);

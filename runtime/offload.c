@@ -72,30 +72,30 @@ static job_t *next_job(helpers_t *helpers)
 /* Called and left with the lock held. */
 static void do_job(helpers_t *helpers, job_t *job)
 {
-    pthread_mutex_unlock(&helpers->mutex);
+    aco_i_libc.pthread_mutex_unlock(&helpers->mutex);
     errno = job->error;
     job->arg = job->fn(job->arg);
     int error = errno;
-    pthread_mutex_lock(&helpers->mutex);
+    aco_i_libc.pthread_mutex_lock(&helpers->mutex);
     aco_task_t *task = job->task;
     job->error = error;
     job->is_done = 1;
     int is_claimed = task != NULL && aco_i_claim(task, WAIT_EVENT);
-    pthread_mutex_unlock(&helpers->mutex);
+    aco_i_libc.pthread_mutex_unlock(&helpers->mutex);
     if (is_claimed) {
         aco_i_make_ready(task); /* and the task frees the job */
     } else if (task == NULL) {
         job->discard(job->arg);
         aco_i_release(job);
     }
-    pthread_mutex_lock(&helpers->mutex);
+    aco_i_libc.pthread_mutex_lock(&helpers->mutex);
     helpers->ct_dropped -= task == NULL;
 }
 
 static void *run_helper(void *arg)
 {
     helpers_t *helpers = (helpers_t *)arg;
-    pthread_mutex_lock(&helpers->mutex);
+    aco_i_libc.pthread_mutex_lock(&helpers->mutex);
     for (job_t *job; (job = next_job(helpers)) != NULL;) {
         do_job(helpers, job);
     }
@@ -105,7 +105,7 @@ static void *run_helper(void *arg)
     helpers->has_ended = 1; /* each joins the one before it, and the runtime the last one */
     helpers->ended = pthread_self();
     pthread_cond_broadcast(&helpers->left);
-    pthread_mutex_unlock(&helpers->mutex);
+    aco_i_libc.pthread_mutex_unlock(&helpers->mutex);
     if (is_abandoned) {
         pthread_detach(pthread_self());
     } else if (has_ended) {
@@ -138,7 +138,7 @@ static int start_helper(helpers_t *helpers)
 static int call_helper(helpers_t *helpers)
 {
     if (helpers->ct_queued <= helpers->ct_idle) {
-        pthread_cond_signal(&helpers->work);
+        aco_i_libc.pthread_cond_signal(&helpers->work);
     } else if (helpers->ct_threads < helpers->most && start_helper(helpers) != 0) {
         return helpers->ct_threads > helpers->ct_dropped;
     }
@@ -178,7 +178,7 @@ static helpers_t *helpers_of(runtime_t *runtime, helpers_kind_t kind)
 
 static void end_helpers(helpers_t *helpers)
 {
-    pthread_mutex_lock(&helpers->mutex);
+    aco_i_libc.pthread_mutex_lock(&helpers->mutex);
     helpers->is_ending = 1;
     pthread_cond_broadcast(&helpers->work);
     while (helpers->ct_threads > helpers->ct_dropped) {
@@ -187,7 +187,7 @@ static void end_helpers(helpers_t *helpers)
     int is_abandoned = helpers->is_abandoned = helpers->ct_threads != 0;
     int has_ended = helpers->has_ended;
     pthread_t ended = helpers->ended;
-    pthread_mutex_unlock(&helpers->mutex);
+    aco_i_libc.pthread_mutex_unlock(&helpers->mutex);
     if (has_ended) {
         pthread_join(ended, NULL);
     }
@@ -213,12 +213,12 @@ static outcome_t wait_for(helpers_t *helpers, job_t **job, reason_t reason)
 {
     aco_task_t *self = (*job)->task;
     aco_i_open_wait(self, reason);
-    pthread_mutex_unlock(&helpers->mutex);
+    aco_i_libc.pthread_mutex_unlock(&helpers->mutex);
     outcome_t outcome = aco_i_wait(self);
     if (outcome == WAIT_EVENT) {
         return outcome;
     }
-    pthread_mutex_lock(&helpers->mutex);
+    aco_i_libc.pthread_mutex_lock(&helpers->mutex);
     if (self->node.queue != NULL) {
         dequeue(&self->node);
         helpers->ct_queued--;
@@ -234,7 +234,7 @@ static outcome_t wait_for(helpers_t *helpers, job_t **job, reason_t reason)
             return wait_for(helpers, job, reason);
         }
     }
-    pthread_mutex_unlock(&helpers->mutex);
+    aco_i_libc.pthread_mutex_unlock(&helpers->mutex);
     return outcome;
 }
 
@@ -254,7 +254,7 @@ static int enqueue_job(helpers_t *helpers, job_t *job)
 {
     node_t *node = &job->task->node;
     node->item = job;
-    pthread_mutex_lock(&helpers->mutex);
+    aco_i_libc.pthread_mutex_lock(&helpers->mutex);
     enqueue(&helpers->queue, node);
     helpers->ct_queued++;
     if (call_helper(helpers)) {
@@ -262,7 +262,7 @@ static int enqueue_job(helpers_t *helpers, job_t *job)
     }
     dequeue(node);
     helpers->ct_queued--;
-    pthread_mutex_unlock(&helpers->mutex);
+    aco_i_libc.pthread_mutex_unlock(&helpers->mutex);
     return 0;
 }
 

@@ -83,7 +83,8 @@ moment_t aco_i_moment(const fd_t *entry)
     do {
         moment.ct_closed = __atomic_load_n(&entry->moment.ct_closed, __ATOMIC_ACQUIRE);
         moment.ct_events = __atomic_load_n(&entry->moment.ct_events, __ATOMIC_ACQUIRE);
-    } while (__atomic_load_n(&entry->is_closing, __ATOMIC_ACQUIRE) && sched_yield() == 0);
+    } while (__atomic_load_n(&entry->is_closing, __ATOMIC_ACQUIRE) &&
+             aco_i_libc.sched_yield() == 0);
     return moment;
 }
 
@@ -295,7 +296,7 @@ static int poll_now(struct pollfd *fds, nfds_t ct)
 {
     int result;
     do {
-        result = poll(fds, ct, 0);
+        result = aco_i_libc.poll(fds, ct, 0);
     } while (result < 0 && errno == EINTR);
     return result;
 }
@@ -355,7 +356,7 @@ int aco_i_poll(struct pollfd *fds, nfds_t ct, int64_t until)
 int aco_poll(struct pollfd *fds, nfds_t ct, int timeout)
 {
     if (aco_self() == NULL) {
-        return poll(fds, ct, timeout);
+        return aco_i_libc.poll(fds, ct, timeout);
     }
     int64_t ns = (int64_t)timeout * 1000000;
     return timeout == 0 ? poll_now(fds, ct)
@@ -367,7 +368,7 @@ int aco_wait_fd(int fd, int events)
     struct pollfd polled = {fd, (short)events, 0};
     int ct = fd < 0               ? -1
              : aco_self() != NULL ? aco_i_poll(&polled, 1, NO_DEADLINE)
-                                  : poll(&polled, 1, -1);
+                                  : aco_i_libc.poll(&polled, 1, -1);
     if (fd < 0 || (ct > 0 && (polled.revents & POLLNVAL) != 0)) {
         errno = EBADF;
         return -1;
@@ -447,7 +448,7 @@ int64_t aco_i_patience(int fd, fd_t *entry, int events)
     }
     moment_t moment = aco_i_moment(entry);
     lock(&entry->lock); /* under which O_NONBLOCK may be set for a moment */
-    int flags = fcntl(fd, F_GETFL);
+    int flags = aco_i_libc.fcntl(fd, F_GETFL);
     unlock(&entry->lock);
     if (flags < 0 || (flags & O_NONBLOCK) != 0) {
         return 0;
@@ -468,7 +469,7 @@ int aco_close(int fd)
 {
     fd_t *entry = aco_i_fd(fd);
     if (entry == NULL) {
-        return close(fd);
+        return aco_i_libc.close(fd);
     }
     lock(&entry->lock);
     __atomic_store_n(&entry->is_closing, 1, __ATOMIC_SEQ_CST);
@@ -479,7 +480,7 @@ int aco_close(int fd)
     __atomic_store_n(&entry->is_simple, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&entry->is_blocking, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&entry->is_no_socket, 0, __ATOMIC_RELAXED);
-    int result = close(fd);
+    int result = aco_i_libc.close(fd);
     int error = errno;
     __atomic_store_n(&entry->is_closing, 0, __ATOMIC_RELEASE);
     unlock(&entry->lock);

@@ -29,7 +29,7 @@ static void *do_wait(void *arg)
     idtype_t type = w->pid > 0 ? P_PID : w->pid == -1 ? P_ALL : P_PGID;
     pid_t id = w->pid > 0 ? w->pid : w->pid == 0 ? getpgrp() : -w->pid;
     siginfo_t info;
-    w->result = waitid(type, (id_t)id, &info, w->options | WEXITED | WNOWAIT);
+    w->result = aco_i_libc.waitid(type, (id_t)id, &info, w->options | WEXITED | WNOWAIT);
     return w;
 }
 
@@ -70,11 +70,11 @@ static int open_child(pid_t pid, int options)
 pid_t aco_waitpid(pid_t pid, int *status, int options)
 {
     if (aco_self() == NULL || (options & WNOHANG) != 0) {
-        return waitpid(pid, status, options);
+        return aco_i_libc.waitpid(pid, status, options);
     }
     int fd = open_child(pid, options);
     pid_t got;
-    while ((got = waitpid(pid, status, options | WNOHANG)) == 0) {
+    while ((got = aco_i_libc.waitpid(pid, status, options | WNOHANG)) == 0) {
         if ((fd < 0 ? wait_by_helper(pid, options) : aco_wait_fd(fd, POLLIN)) < 0) {
             got = -1;
             break;
@@ -94,9 +94,9 @@ int aco_wait_signal(const sigset_t *set, siginfo_t *info)
 {
     static const struct timespec at_once;
     if (aco_self() == NULL) {
-        return sigwaitinfo(set, info);
+        return aco_i_libc.sigwaitinfo(set, info);
     }
-    int got = sigtimedwait(set, info, &at_once);
+    int got = aco_i_libc.sigtimedwait(set, info, &at_once);
     if (got >= 0 || (errno != EAGAIN && errno != EINTR)) {
         return got;
     }
@@ -105,7 +105,7 @@ int aco_wait_signal(const sigset_t *set, siginfo_t *info)
         return -1;
     }
     do { /* others may wait for the same, and be first */
-        got = aco_wait_fd(fd, POLLIN) < 0 ? -1 : sigtimedwait(set, info, &at_once);
+        got = aco_wait_fd(fd, POLLIN) < 0 ? -1 : aco_i_libc.sigtimedwait(set, info, &at_once);
     } while (got < 0 && (errno == EAGAIN || errno == EINTR));
     int error = errno;
     aco_close(fd);

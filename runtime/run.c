@@ -276,6 +276,9 @@ static runtime_t *new_runtime(const aco_run_options_t *o)
 runtime_t *aco_i_begin_runtime(const aco_run_options_t *options)
 {
     static const aco_run_options_t defaults;
+    if (aco_i_check_hooks != NULL) {
+        aco_i_check_hooks();
+    }
     runtime_t *runtime = new_runtime(options == NULL ? &defaults : options);
     if (runtime != NULL && begin_loop(&runtime->loops[0]) != 0) {
         int error = errno;
