@@ -40,8 +40,9 @@ the two dots, as in libaco, end NAME"
 
 # With the optional parts, each in a folder of its own.
 LIBRARY=(aco.c acosw.S extra/*/aco_*.c)
-# A library of its own, on top of the other.
+# Libraries of their own, each on top of the one before it.
 RUNTIME=(runtime/*.c)
+HOOKS=(runtime/hooks/*.c)
 TESTS=(tests/test_*.c extra/*/tests/test_*.c)
 # Other processors: name|emulator|where it finds libraries|options for clang. lld 14 can't link for
 # riscv64.
@@ -249,21 +250,28 @@ make_default_libraries() {
     make_target "$OUTPUT/libaco.a" "${OBJECTS[@]}" -- ar rcs "$OUTPUT/libaco.a" "${OBJECTS[@]}"
     make_shared aco "${OBJECTS[@]}" --
     finish_targets
-    ((${#RUNTIME[@]} == 0)) || make_runtime
+    ((${#RUNTIME[@]} == 0)) || make_layer aco_runtime "${RUNTIME[@]}" -- "$OUTPUT/libaco.so"
+    ((${#HOOKS[@]} == 0)) ||
+        make_layer aco_hooks "${HOOKS[@]}" -- "$OUTPUT"/libaco{_runtime,}.so -ldl
 }
 
-make_runtime() {
-    local source object objects=()
-    for source in "${RUNTIME[@]}"; do
+# make_layer NAME SOURCE... -- OPTION...: libNAME.a, and libNAME.so linked with these options.
+make_layer() {
+    local name=$1 source object objects=()
+    shift
+    while [[ $1 != -- ]]; do
+        source=$1
+        shift
         object=$OUTPUT/objects/${source%.c}.o
         objects+=("$object")
-        make_target "$object" "$source" aco.h runtime/*.h extra/stack_pool/*.h -- \
-            "${COMPILE[@]}" -pthread -Iruntime -Iextra/stack_pool -fPIC -c "$source" -o "$object"
+        make_target "$object" "$source" {,runtime/,runtime/hooks/,extra/stack_pool/}*.h -- \
+            "${COMPILE[@]}" -pthread -Iruntime -Iruntime/hooks -Iextra/stack_pool -fPIC \
+            -c "$source" -o "$object"
     done
+    shift
     finish_targets
-    make_target "$OUTPUT/libaco_runtime.a" "${objects[@]}" -- \
-        ar rcs "$OUTPUT/libaco_runtime.a" "${objects[@]}"
-    make_shared aco_runtime "${objects[@]}" -- "$OUTPUT/libaco.so" -pthread
+    make_target "$OUTPUT/lib$name.a" "${objects[@]}" -- ar rcs "$OUTPUT/lib$name.a" "${objects[@]}"
+    make_shared "$name" "${objects[@]}" -- "$@" -pthread
     finish_targets
 }
 
@@ -383,6 +391,7 @@ install_or_remove() {
         pages=("$OUTPUT/man")
         maps=(packaging/libaco.map)
         ((${#RUNTIME[@]} == 0)) || maps+=(packaging/libaco_runtime.map)
+        ((${#HOOKS[@]} == 0)) || maps+=(packaging/libaco_hooks.map)
         # shellcheck disable=SC2046 # they are patterns of files
         python3 tools/man/pages.py "$OUTPUT/man" "${maps[@]}" \
             $(sed -n 's/^include //p' packaging/installed)

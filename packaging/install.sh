@@ -25,6 +25,7 @@ GDB_SCRIPT=$PREFIX/share/aco/aco.py
 MADE=$OUTPUT/install
 LIBRARIES=(aco)
 [[ ! -d runtime ]] || LIBRARIES+=(aco_runtime)
+[[ ! -d runtime/hooks ]] || LIBRARIES+=(aco_hooks)
 MAN_PAGES=${2:-}
 
 # The words of CFLAGS that configure the library.

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The start of the hooks. A constructor finds libc's functions and gives the runtime those that it
+ * calls itself. Hooks called before that find theirs on their own.
+ */
+#define HOOKS_C
+#include "internal.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+
+extern HIDDEN hook_t aco_i_first_hook[] __asm__("__start_aco_hooks");
+extern HIDDEN hook_t aco_i_behind_hooks[] __asm__("__stop_aco_hooks");
+
+static __thread int is_finding __attribute__((tls_model("initial-exec")));
+
+/* ==== libc's functions ======================================================================= */
+
+static void *find(const char *name)
+{
+    int error = errno;
+    is_finding = 1;
+    void *found = dlsym(RTLD_NEXT, name);
+    is_finding = 0;
+    errno = error;
+    return found;
+}
+
+int aco_i_find_real(const char *name, void *real)
+{
+    void *found = is_finding ? NULL : find(name);
+    if (found == NULL) {
+        return 0;
+    }
+    __atomic_store((void **)real, &found, __ATOMIC_RELAXED);
+    return 1;
+}
+
+static void give_to_runtime(void)
+{
+#if __SIZEOF_POINTER__ == 4
+#define SYMBOL(name, large) #large
+#else
+#define SYMBOL(name, large) #name
+#endif
+#define X(name, large)                                                                             \
+    {                                                                                              \
+        void *found = find(SYMBOL(name, large));                                                   \
+        if (found != NULL) {                                                                       \
+            memcpy(&aco_i_libc.name, &found, sizeof(found));                                       \
+        }                                                                                          \
+    }
+    ACO_I_LIBC(X)
+#undef X
+}
+
+/* ==== Whether they work ====================================================================== */
+
+/* The first hook that is not what libraries find by its name; NULL if there is none. */
+static const hook_t *first_unreached(void)
+{
+    for (const hook_t *hook = aco_i_first_hook; hook < aco_i_behind_hooks; hook++) {
+        if (dlsym(RTLD_DEFAULT, hook->name) != hook->hook) {
+            return hook;
+        }
+    }
+    return NULL;
+}
+
+int aco_hooks_active(void)
+{
+    return first_unreached() == NULL;
+}
+
+static void check_hooks(void)
+{
+    static int is_told;
+    const hook_t *hook = first_unreached();
+    if (hook != NULL && !__atomic_exchange_n(&is_told, 1, __ATOMIC_RELAXED)) {
+        fprintf(stderr,
+                "aco_hooks: libraries do not reach the hook of %s(), and block threads: link "
+                "dynamically, name the hooks before libc, and don't hide their symbols\n",
+                hook->name);
+    }
+}
+
+/* ==== Start ================================================================================== */
+
+static void end_in_child(void)
+{
+    aco_i_loop = NULL;
+}
+
+static __attribute__((constructor)) void start(void)
+{
+    for (const hook_t *hook = aco_i_first_hook; hook < aco_i_behind_hooks; hook++) {
+        if (hook->real != NULL) {
+            aco_i_find_real(hook->name, hook->real);
+        }
+    }
+    give_to_runtime();
+    aco_i_check_hooks = check_hooks;
+    pthread_atfork(NULL, NULL, end_in_child);
+}
