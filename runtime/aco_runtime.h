@@ -482,6 +482,12 @@ typedef struct {
 } aco_stats_t;
 void aco_stats(aco_stats_t *stats);
 
+/* Prints these numbers in the text format of Prometheus, and more: tasks by what they wait for,
+ * and two histograms. `aco_turn_seconds` is for how long tasks kept a loop from looking at what has
+ * happened outside; `aco_wake_seconds` is how long a task that was woken from outside waited until
+ * it ran, counted up to 50 times a second. */
+void aco_print_metrics(FILE *stream);
+
 /* ==== Private ================================================================================ */
 
 typedef struct {

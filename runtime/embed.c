@@ -96,6 +96,7 @@ int aco_run_once(int64_t timeout)
     __atomic_store_n(&loop->is_asleep, 0, __ATOMIC_SEQ_CST);
     aco_i_run_turn(loop, timeout);
     aco_gtls_co = before;
+    loop->turn_began = 0;
     set_timer(loop);
     __atomic_store_n(&loop->is_asleep, 1, __ATOMIC_SEQ_CST);
     if (loop->first_ready != NULL || __atomic_load_n(&loop->inbox, __ATOMIC_SEQ_CST) != NULL) {

@@ -13,7 +13,8 @@
  *   poll.c    descriptors: who waits for them, and closing
  *   io.c      input and output; net.c: listening and dialling
  *   process.c ends of processes, signals
- *   sync.c    mutexes and similar; chan.c: channels and select; print.c: what is there
+ *   sync.c    mutexes and similar; chan.c: channels and select
+ *   print.c   the tasks there are; metrics.c: numbers
  *   files.c   files; names.c: name look-ups
  *   libc.c    the functions of libc that hooks replace, as the runtime itself calls them
  *
@@ -203,7 +204,8 @@ typedef enum __attribute__((packed)) {
     FOR_POLL,
     FOR_HELPER,
     FOR_NAME,
-    FOR_PROCESS
+    FOR_PROCESS,
+    CT_REASONS
 } reason_t;
 
 struct aco_task_s {
@@ -249,6 +251,23 @@ struct aco_task_s {
 
 /* ==== Loops ================================================================================== */
 
+/* Durations: ct[i] of those below ACO_I_SHORTEST << i ns, and not of ct[i - 1]; the last one has all
+ * that are longer. */
+#define ACO_I_SHORTEST 1024
+#define CT_DURATIONS 24
+typedef struct {
+    uint64_t ct[CT_DURATIONS + 1];
+    uint64_t sum; /* ns */
+} durations_t;
+
+static inline void count_duration(durations_t *durations, int64_t ns)
+{
+    uint64_t units = ns < 0 ? 0 : (uint64_t)ns / ACO_I_SHORTEST;
+    int i = units == 0 ? 0 : 64 - __builtin_clzll(units);
+    durations->ct[i < CT_DURATIONS ? i : CT_DURATIONS]++;
+    durations->sum += ns < 0 ? 0 : (uint64_t)ns;
+}
+
 struct loop_s {
     aco_task_t *running; /* NULL: the loop itself runs */
     aco_task_t *first_ready, *last_ready;
@@ -274,6 +293,10 @@ struct loop_s {
     int error_at_start;
     pthread_t thread;
     uint64_t ct_started, ct_switches, ct_wakes, ct_polls, ct_offloads;
+    int64_t turn_began;  /* 0: no task has run since the last look */
+    aco_task_t *sampled; /* a ready task, whose delay is to be counted; NULL: none */
+    int64_t sampled_at;  /* when it, or the last one, was chosen */
+    durations_t turns, delays;
 };
 
 /* Each kind has a pool of helper threads. */
@@ -428,8 +451,8 @@ HIDDEN int aco_i_start(loop_t *loop, aco_task_t *task);
 HIDDEN void aco_i_reap(loop_t *loop, aco_task_t *task);
 HIDDEN void aco_i_free_chunks(runtime_t *runtime);
 /* Calls `fn` for each task that has not ended. */
-HIDDEN void aco_i_each_task(runtime_t *runtime, void (*fn)(FILE *, const aco_task_t *, int64_t now),
-                            FILE *stream);
+HIDDEN void aco_i_each_task(runtime_t *runtime,
+                            void (*fn)(const aco_task_t *, int64_t now, void *arg), void *arg);
 /* Ends the process with a message of the running task. */
 SHARED ACO_NORETURN void aco_i_misuse_of(const char *call, const char *rule);
 
@@ -463,6 +486,9 @@ SHARED outcome_t aco_i_offload(helpers_kind_t kind, void *(*fn)(void *), void *a
                                void (*discard)(void *), void **result);
 /* Ends the helpers of a runtime that has no tasks. */
 HIDDEN void aco_i_end_helpers(runtime_t *runtime);
+
+/* ---- print.c ---- */
+extern HIDDEN const char *const aco_i_reason_names[CT_REASONS];
 
 /* ---- files.c ---- */
 

@@ -20,6 +20,7 @@
 
 #define SWITCHES_A_TURN 64u
 #define EVENTS 64
+#define SAMPLE_EVERY 20000000  /* ns between two wakes at least whose delays are counted */
 #define STARVED_RETRY 10000000 /* ns after which a task that found no stack tries again */
 
 __thread loop_t *aco_i_loop;
@@ -308,7 +309,8 @@ int aco_i_result(outcome_t outcome)
 
 /* ==== The loop =============================================================================== */
 
-static void run_task(loop_t *loop, aco_task_t *task)
+/* 0: there is no stack for the task, so the turn ends. */
+static int run_task(loop_t *loop, aco_task_t *task)
 {
     if (task->co == NULL && aco_i_start(loop, task) != 0) {
         push_ready(loop, task); /* until other tasks have ended */
@@ -317,7 +319,7 @@ static void run_task(loop_t *loop, aco_task_t *task)
             struct timespec pause = {0, STARVED_RETRY};
             nanosleep(&pause, NULL);
         }
-        return;
+        return 0;
     }
     set_running(loop, task);
     if (task->suspended == task->co) {
@@ -336,6 +338,7 @@ static void run_task(loop_t *loop, aco_task_t *task)
             push_ready(loop, task);
         }
     }
+    return 1;
 }
 
 static void empty_inbox(loop_t *loop)
@@ -428,6 +431,9 @@ static void look(loop_t *loop, int64_t most)
 {
     empty_inbox(loop);
     loop->now = aco_i_clock();
+    if (loop->turn_began != 0) {
+        count_duration(&loop->turns, loop->now - loop->turn_began);
+    }
     aco_i_expire_timers(loop);
     take_any(loop); /* if no thread is idle, one now and then: it must start some time */
     if (loop->first_ready != NULL) {
@@ -445,10 +451,41 @@ static void look(loop_t *loop, int64_t most)
     __atomic_store_n(&loop->is_asleep, 0, __ATOMIC_SEQ_CST);
 }
 
+/* Chooses the last of the tasks that the look has woken, unless the last choice is too young. */
+static void choose_sample(loop_t *loop, const aco_task_t *last_before)
+{
+    int has_woken = loop->first_ready != NULL && loop->last_ready != last_before;
+    if (has_woken && loop->sampled == NULL && loop->now - loop->sampled_at >= SAMPLE_EVERY) {
+        loop->sampled = loop->last_ready;
+        loop->sampled_at = loop->now;
+    }
+}
+
+/* Runs a turn's tasks by way of the loop, which sees each of them, until the chosen one runs. */
+static void run_to_sample(loop_t *loop)
+{
+    unsigned ct = SWITCHES_A_TURN;
+    for (int has_run = 1; loop->sampled != NULL && ct != 0; ct = has_run ? ct - 1 : 0) {
+        if (loop->first_ready == loop->sampled) {
+            count_duration(&loop->delays, aco_i_clock() - loop->sampled_at);
+            loop->sampled = NULL;
+        }
+        loop->switches_left = 1; /* for no task to hand over to the next one */
+        has_run = run_task(loop, pop_ready(loop));
+    }
+    loop->switches_left = ct;
+}
+
 void aco_i_run_turn(loop_t *loop, int64_t most)
 {
+    const aco_task_t *last_before = loop->first_ready != NULL ? loop->last_ready : NULL;
     look(loop, most);
+    loop->turn_began = loop->first_ready != NULL ? loop->now : 0;
+    choose_sample(loop, last_before);
     loop->switches_left = SWITCHES_A_TURN;
+    if (loop->sampled != NULL) {
+        run_to_sample(loop);
+    }
     while (loop->switches_left != 0 && loop->first_ready != NULL) {
         run_task(loop, pop_ready(loop));
     }

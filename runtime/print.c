@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What there is: a list of all tasks, and numbers. */
+/* A list of the tasks there are. */
 #include "internal.h"
 
 #include <errno.h>
@@ -10,32 +10,33 @@
 #include <unistd.h>
 
 static const char *const state_names[] = {"free", "new", "ready", "running", "waits", "ended"};
-static const char *const reason_names[] = {"nothing",
-                                           "the end of a task",
-                                           "aco_unpark",
-                                           "a time",
-                                           "the end of a group",
-                                           "a mutex",
-                                           "an rwlock",
-                                           "a condition",
-                                           "a semaphore",
-                                           "a wait group",
-                                           "a receiver",
-                                           "a sender",
-                                           "one of several channels",
-                                           "input",
-                                           "output",
-                                           "one of several descriptors",
-                                           "a helper thread",
-                                           "a name look-up",
-                                           "the end of a process"};
+const char *const aco_i_reason_names[CT_REASONS] = {"nothing",
+                                                    "the end of a task",
+                                                    "aco_unpark",
+                                                    "a time",
+                                                    "the end of a group",
+                                                    "a mutex",
+                                                    "an rwlock",
+                                                    "a condition",
+                                                    "a semaphore",
+                                                    "a wait group",
+                                                    "a receiver",
+                                                    "a sender",
+                                                    "one of several channels",
+                                                    "input",
+                                                    "output",
+                                                    "one of several descriptors",
+                                                    "a helper thread",
+                                                    "a name look-up",
+                                                    "the end of a process"};
 
-static READS_RACILY void print_task(FILE *stream, const aco_task_t *task, int64_t now)
+static READS_RACILY void print_task(const aco_task_t *task, int64_t now, void *arg)
 {
+    FILE *stream = (FILE *)arg;
     fprintf(stream, "task %" PRIu64 " \"%s\": %s", task->id, aco_task_name(task),
             state_names[task->state]);
     if (task->state == TASK_WAITING) {
-        fprintf(stream, " for %s", reason_names[task->reason]);
+        fprintf(stream, " for %s", aco_i_reason_names[task->reason]);
         if (task->reason == FOR_INPUT || task->reason == FOR_OUTPUT) {
             fprintf(stream, " of descriptor %d", task->fd);
         }
@@ -52,7 +53,7 @@ static READS_RACILY void print_task(FILE *stream, const aco_task_t *task, int64_
 
 static void print_of(runtime_t *runtime, void *stream)
 {
-    aco_i_each_task(runtime, print_task, (FILE *)stream);
+    aco_i_each_task(runtime, print_task, stream);
 }
 
 void aco_print_tasks(FILE *stream)
@@ -133,33 +134,4 @@ int aco_print_tasks_on(int signal)
     int result = on_signal.is_ready ? 0 : start_printing();
     pthread_mutex_unlock(&on_signal.mutex);
     return result == 0 ? sigaction(signal, &action, NULL) : -1;
-}
-
-/* ==== Numbers ================================================================================ */
-
-static READS_RACILY void add_stats(runtime_t *runtime, void *arg)
-{
-    aco_stats_t *stats = (aco_stats_t *)arg;
-    stats->ct_tasks += __atomic_load_n(&runtime->ct_tasks, __ATOMIC_RELAXED);
-    for (int i = 0; i < runtime->ct_loops; i++) {
-        const loop_t *loop = &runtime->loops[i];
-        stats->ct_started += loop->ct_started;
-        stats->ct_switches += loop->ct_switches;
-        stats->ct_wakes += loop->ct_wakes;
-        stats->ct_polls += loop->ct_polls;
-        stats->ct_offloads += loop->ct_offloads;
-        stats->ct_timers += loop->ct_timers;
-        aco_stack_pool_t *pool = __atomic_load_n(&loop->pool, __ATOMIC_ACQUIRE);
-        if (pool != NULL) {
-            aco_stack_pool_stats_t of_pool;
-            aco_stack_pool_stats(pool, &of_pool);
-            stats->stacks_sz += of_pool.mapped_sz;
-        }
-    }
-}
-
-void aco_stats(aco_stats_t *stats)
-{
-    *stats = (aco_stats_t){0};
-    aco_i_each_runtime(add_stats, stats);
 }

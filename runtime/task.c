@@ -123,14 +123,14 @@ void aco_i_free_chunks(runtime_t *runtime)
 }
 
 READS_RACILY void aco_i_each_task(runtime_t *runtime,
-                                  void (*fn)(FILE *, const aco_task_t *, int64_t), FILE *stream)
+                                  void (*fn)(const aco_task_t *, int64_t, void *), void *arg)
 {
     int64_t now = aco_i_clock();
     lock(&runtime->lock);
     for (const struct chunk_s *chunk = runtime->chunks; chunk != NULL; chunk = chunk->next) {
         for (size_t i = 0; i < CT_TASKS_A_CHUNK; i++) {
             if (chunk->tasks[i].state != TASK_FREE && chunk->tasks[i].state != TASK_ENDED) {
-                fn(stream, &chunk->tasks[i], now);
+                fn(&chunk->tasks[i], now, arg);
             }
         }
     }

@@ -201,6 +201,23 @@ make_site() {
     done
 }
 
+# Of $TMP/answer: what Prometheus reads, by its own parser.
+check_metrics() {
+    demand "$TMP/answer" '^Content-Type: text/plain; version=0.0.4'
+    demand "$TMP/answer" '^aco_tasks_waiting\{for="input"\} [1-9]'
+    demand "$TMP/answer" '^aco_wake_seconds_count [1-9]'
+    if /usr/bin/python3 -c 'import prometheus_client' 2>/dev/null; then
+        sed '1,/^\r$/d' "$TMP/answer" | /usr/bin/python3 -c '
+import sys
+from prometheus_client.parser import text_fd_to_metric_families
+types = {family.name: family.type for family in text_fd_to_metric_families(sys.stdin)}
+assert types["aco_turn_seconds"] == "histogram" and types["aco_wakes"] == "counter", types' ||
+            fail "$WHAT: Prometheus can not read $(<"$TMP/answer")"
+    else
+        echo "/metrics: no python3-prometheus-client, not parsed"
+    fi
+}
+
 check_web() {
     start web -d "$TMP/site" -t 1 ADDRESS
     request 'GET / HTTP/1.0\r\n\r\n'
@@ -221,6 +238,8 @@ check_web() {
     demand "$TMP/answer" '^    "task [0-9]+ \\"client\\": running, deadline in [01]\.[0-9]+ s"'
     ! have python3 || sed '1,/^\r$/d' "$TMP/answer" | python3 -m json.tool >/dev/null ||
         fail "$WHAT: /status is no JSON: $(<"$TMP/answer")"
+    request 'GET /metrics HTTP/1.0\r\n\r\n'
+    check_metrics
     timeout 5 cat <&4 || fail "$WHAT: a slow client is waited for"
     exec 4>&-
     stop web

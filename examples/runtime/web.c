@@ -20,7 +20,7 @@ static const char USAGE[] =
     "  -d FOLDER   whose files are served (.)\n"
     "  -t SECONDS  that a client may take for a request and its answer (60)\n"
     "  -h          this text\n"
-    "  /status shows the tasks of the server, in JSON.\n";
+    "  /status shows the tasks of the server, in JSON; /metrics is for Prometheus.\n";
 
 static int64_t patience = 60 * SECOND;
 
@@ -83,6 +83,21 @@ static void send_status(int fd)
     send_head(fd, "200 OK", "application/json", (int64_t)page_sz);
     aco_write_all(fd, page, page_sz);
     free(tasks);
+    free(page);
+}
+
+static void send_metrics(int fd)
+{
+    char *page = NULL;
+    size_t sz;
+    FILE *stream = open_memstream(&page, &sz);
+    if (stream == NULL) {
+        err(1, "open_memstream");
+    }
+    aco_print_metrics(stream);
+    fclose(stream);
+    send_head(fd, "200 OK", "text/plain; version=0.0.4", (int64_t)sz);
+    aco_write_all(fd, page, sz);
     free(page);
 }
 
@@ -163,6 +178,8 @@ static void answer(int fd)
         refuse(fd, "405 Method Not Allowed");
     } else if (strcmp(path, "/status") == 0) {
         send_status(fd);
+    } else if (strcmp(path, "/metrics") == 0) {
+        send_metrics(fd);
     } else {
         send_file(fd, strcmp(path, "/") == 0 ? "/index.html" : path);
     }

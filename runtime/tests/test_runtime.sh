@@ -22,7 +22,7 @@ declare -rA WRAPPED=(
     [test_process]="syscall"
 )
 
-readonly TESTS=(test_{tasks,sync,chan,io,embed,offload,process})
+readonly TESTS=(test_{tasks,sync,chan,io,embed,offload,process,observe})
 readonly RANDOM_TESTS=(random_{tasks,descriptors})
 
 # build COMPILER OPTION...: all the programs, in $TMP.

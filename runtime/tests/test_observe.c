@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What is told about tasks from outside of them. */
+#define _GNU_SOURCE
+#include "tasks.h"
+
+#include <stdio.h>
+
+static char text[1 << 20];
+
+static void print_to_text(void (*print)(FILE *))
+{
+    FILE *stream = fmemopen(text, sizeof(text), "w");
+    print(stream);
+    fclose(stream);
+}
+
+/* ==== Numbers ================================================================================ */
+
+/* Of the line that begins so; -1 if there is none. */
+static double number_of(const char *name)
+{
+    for (const char *line = text; line != NULL && *line != '\0';) {
+        if (strncmp(line, name, strlen(name)) == 0 && line[strlen(name)] == ' ') {
+            return strtod(line + strlen(name), NULL);
+        }
+        line = strchr(line, '\n');
+        line = line == NULL ? NULL : line + 1;
+    }
+    return -1;
+}
+
+/* A histogram is one: no bucket has less than the one before, and the last has all. */
+static void check_histogram(const char *name)
+{
+    char prefix[64], count[64];
+    double before = 0;
+    int ct = 0;
+    snprintf(prefix, sizeof(prefix), "%s_bucket{le=\"", name);
+    snprintf(count, sizeof(count), "%s_count", name);
+    for (const char *line = text; (line = strstr(line, prefix)) != NULL; ct++) {
+        double now = strtod(strchr(line, ' '), NULL);
+        CHECK(now >= before);
+        before = now;
+        line += strlen(prefix);
+    }
+    CHECK(ct == 25 && before == number_of(count));
+}
+
+static void *sleeps(void *arg)
+{
+    CHECK(aco_sleep(MS) == 0);
+    return arg;
+}
+
+static void *parks(void *arg)
+{
+    CHECK(aco_park() == 0);
+    return arg;
+}
+
+static void spin(int64_t ns)
+{
+    for (int64_t end = aco_now() + ns; aco_now() < end;) {
+    }
+}
+
+static void *counts(void *arg)
+{
+    aco_task_t *parked = aco_spawn(parks, NULL), *other = aco_spawn(parks, NULL);
+    sleeps(NULL);
+    spin(20 * MS);
+    sleeps(NULL);
+    aco_go(sleeps, NULL);
+    print_to_text(aco_print_metrics);
+    CHECK(number_of("aco_tasks") == 4);
+    CHECK(number_of("aco_tasks_ready") == 1);
+    CHECK(number_of("aco_tasks_running") == 1);
+    CHECK(number_of("aco_tasks_waiting{for=\"aco_unpark\"}") == 2);
+    CHECK(number_of("aco_tasks_started_total") == 3);
+    CHECK(number_of("aco_stacks_bytes") >= 3 * 4096);
+    check_histogram("aco_turn_seconds");
+    check_histogram("aco_wake_seconds");
+    double ct = number_of("aco_turn_seconds_count");
+    CHECK(number_of("aco_turn_seconds_bucket{le=\"0.016777216\"}") <= ct - 1);
+    CHECK(number_of("aco_turn_seconds_sum") >= 0.02);
+    CHECK(number_of("aco_wake_seconds_count") >= 1);
+    CHECK(number_of("aco_wake_seconds_count") < number_of("aco_wakes_total"));
+    aco_unpark(parked);
+    aco_unpark(other);
+    CHECK(aco_join(parked, NULL) == 0 && aco_join(other, NULL) == 0);
+    return arg;
+}
+
+static void numbers_are_told(void **state)
+{
+    (void)state;
+    run_tasks(counts, NULL);
+}
+
+/* The delay of a task that was woken behind another one, which computes. */
+static void *spins_twice(void *arg)
+{
+    CHECK(aco_sleep(30 * MS) == 0);
+    spin(20 * MS);
+    return arg;
+}
+
+static void *is_late(void *arg)
+{
+    aco_task_t *one = aco_spawn(spins_twice, NULL), *two = aco_spawn(spins_twice, NULL);
+    aco_yield();
+    spin(40 * MS); /* both are due at the next look */
+    CHECK(aco_join(one, NULL) == 0 && aco_join(two, NULL) == 0);
+    print_to_text(aco_print_metrics);
+    double ct = number_of("aco_wake_seconds_count");
+    CHECK(ct >= 1 && number_of("aco_wake_seconds_bucket{le=\"0.016777216\"}") <= ct - 1);
+    return arg;
+}
+
+static void delays_are_sampled(void **state)
+{
+    (void)state;
+    run_tasks(is_late, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_are_told),
+        cmocka_unit_test(delays_are_sampled),
+    };
+    return cmocka_run_group_tests_name("observe", tests, NULL, NULL);
+}
