@@ -60,8 +60,8 @@ class Series:
                        f'l-{d + 1} -{d + 1}z"',
             "square": f'<path d="M{x - d + 0.5:.1f} {y - d + 0.5:.1f}h{2 * d - 1}v{2 * d - 1}'
                       f'h-{2 * d - 1}z"',
-            "triangle": f'<path d="M{x:.1f} {y - d:.1f}l{d} {2 * d - 1}h-{2 * d}z"',
-            "wedge": f'<path d="M{x:.1f} {y + d:.1f}l{d} -{2 * d - 1}h-{2 * d}z"',
+            "triangle": f'<path d="M{x:.1f} {y - d + 0.5:.1f}l{d} {2 * d - 1}h-{2 * d}z"',
+            "wedge": f'<path d="M{x:.1f} {y + d - 0.5:.1f}l{d} -{2 * d - 1}h-{2 * d}z"',
         }[self.shape]
         end = shape.split()[0][1:]
         return f'{shape} class="head-{self.kind}"><title>{escape(text)}</title></{end}>'
@@ -196,13 +196,13 @@ def across(chart: Chart, scale: Scale) -> None:
     """The scale below a plot, with its grid; numbers that would touch are left out."""
     top, bottom = chart.tops
     grid(chart, [scale.at(tick) for tick in scale.ticks()], (top, bottom), True)
-    free = -math.inf
+    free, last = -math.inf, chart.canvas.width - MARGIN / 2
     for tick in scale.ticks():
         half = text_width(tick_text(tick), SMALL, False, False) / 2
-        if scale.at(tick) - half > free:
-            chart.canvas.text(scale.at(tick), bottom + 17, tick_text(tick), SMALL, "middle",
-                              beside=True)
-            free = scale.at(tick) + half + 6
+        x = min(scale.at(tick), last - half)
+        if x - half > free:
+            chart.canvas.text(x, bottom + 17, tick_text(tick), SMALL, "middle", beside=True)
+            free = x + half + 6
 
 
 def label_rows(chart: Chart, titles: list[str], left: float, height: float) -> None:
