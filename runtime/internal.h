@@ -227,9 +227,8 @@ struct aco_task_s {
     char has_stack;    /* a stack of a size of its own, not the pool's */
     int ct_shields;
     int64_t deadline;
-    int64_t since;   /* when its wait began */
-    int64_t wake_at; /* when its timer ends its wait */
-    size_t timer;    /* place in the heap; 0: none is set */
+    int64_t since; /* when its wait began */
+    size_t timer;  /* place in the heap; 0: none is set */
     node_t node;
     size_t selected; /* `kind` of the node by which a channel ended its wait */
     int fd;          /* a descriptor that it waits for */
@@ -268,6 +267,13 @@ static inline void count_duration(durations_t *durations, int64_t ns)
     durations->sum += ns < 0 ? 0 : (uint64_t)ns;
 }
 
+/* When the wait of a task ends. The time is not in the task, since those that the heap compares lie
+ * side by side so. */
+typedef struct {
+    int64_t when;
+    aco_task_t *task;
+} aco_i_timer_t;
+
 struct loop_s {
     aco_task_t *running; /* NULL: the loop itself runs */
     aco_task_t *first_ready, *last_ready;
@@ -282,8 +288,8 @@ struct loop_s {
     aco_share_stack_t *share_stack; /* NULL before the first task that shares it */
     aco_task_t *free_tasks;
     size_t ct_free_tasks;
-    size_t ct_tasks;     /* that have started here and not ended */
-    aco_task_t **timers; /* a heap by wake_at, the first one in [1] */
+    size_t ct_tasks;       /* that have started here and not ended */
+    aco_i_timer_t *timers; /* a heap by `when`, the first one in [1] */
     size_t ct_timers, timers_sz;
     int epoll_fd, event_fd;
     int timer_fd;        /* < 0: the loop is not embedded in another one */

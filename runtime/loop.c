@@ -444,7 +444,7 @@ static void look(loop_t *loop, int64_t most)
     }
     __atomic_store_n(&loop->is_asleep, 1, __ATOMIC_SEQ_CST);
     if (!has_work(loop)) {
-        int64_t timeout = loop->ct_timers == 0 ? -1 : loop->timers[1]->wake_at - loop->now;
+        int64_t timeout = loop->ct_timers == 0 ? -1 : loop->timers[1].when - loop->now;
         poll_events(loop, most < 0 || (timeout >= 0 && timeout < most) ? timeout : most);
         loop->now = aco_i_clock();
     }

@@ -17,38 +17,38 @@ static inline size_t parent_of(size_t i)
     return (i + 2) / CT_CHILDREN;
 }
 
-static inline void put_at(loop_t *loop, size_t i, aco_task_t *task)
+static inline void put_at(loop_t *loop, size_t i, aco_i_timer_t timer)
 {
-    loop->timers[i] = task;
-    task->timer = i;
+    loop->timers[i] = timer;
+    timer.task->timer = i;
 }
 
-static void move_up(loop_t *loop, size_t i, aco_task_t *task)
+static void move_up(loop_t *loop, size_t i, aco_i_timer_t timer)
 {
-    while (i > 1 && loop->timers[parent_of(i)]->wake_at > task->wake_at) {
+    while (i > 1 && loop->timers[parent_of(i)].when > timer.when) {
         put_at(loop, i, loop->timers[parent_of(i)]);
         i = parent_of(i);
     }
-    put_at(loop, i, task);
+    put_at(loop, i, timer);
 }
 
-static void move_down(loop_t *loop, size_t i, aco_task_t *task)
+static void move_down(loop_t *loop, size_t i, aco_i_timer_t timer)
 {
     for (;;) {
         size_t first = CT_CHILDREN * i - 2, least = 0;
         for (size_t child = first; child < first + CT_CHILDREN && child <= loop->ct_timers;
              child++) {
-            if (least == 0 || loop->timers[child]->wake_at < loop->timers[least]->wake_at) {
+            if (least == 0 || loop->timers[child].when < loop->timers[least].when) {
                 least = child;
             }
         }
-        if (least == 0 || loop->timers[least]->wake_at >= task->wake_at) {
+        if (least == 0 || loop->timers[least].when >= timer.when) {
             break;
         }
         put_at(loop, i, loop->timers[least]);
         i = least;
     }
-    put_at(loop, i, task);
+    put_at(loop, i, timer);
 }
 
 int aco_i_reserve_timers(loop_t *loop, size_t ct)
@@ -57,7 +57,7 @@ int aco_i_reserve_timers(loop_t *loop, size_t ct)
         return 0;
     }
     size_t sz = loop->timers_sz < 64 ? 64 : 2 * loop->timers_sz;
-    aco_task_t **timers = (aco_task_t **)aco_i_allocate(sz * sizeof(*timers));
+    aco_i_timer_t *timers = (aco_i_timer_t *)aco_i_allocate(sz * sizeof(*timers));
     if (timers == NULL) {
         return -1;
     }
@@ -72,8 +72,7 @@ int aco_i_reserve_timers(loop_t *loop, size_t ct)
 
 void aco_i_set_timer(aco_task_t *task, int64_t when)
 {
-    task->wake_at = when;
-    move_up(task->loop, ++task->loop->ct_timers, task);
+    move_up(task->loop, ++task->loop->ct_timers, (aco_i_timer_t){when, task});
 }
 
 void aco_i_clear_timer(aco_task_t *task)
@@ -84,11 +83,11 @@ void aco_i_clear_timer(aco_task_t *task)
     }
     task->timer = 0;
     loop_t *loop = task->loop;
-    aco_task_t *last = loop->timers[loop->ct_timers--];
-    if (last == task) {
+    aco_i_timer_t last = loop->timers[loop->ct_timers--];
+    if (last.task == task) {
         return;
     }
-    if (i > 1 && loop->timers[parent_of(i)]->wake_at > last->wake_at) {
+    if (i > 1 && loop->timers[parent_of(i)].when > last.when) {
         move_up(loop, i, last);
     } else {
         move_down(loop, i, last);
@@ -97,8 +96,8 @@ void aco_i_clear_timer(aco_task_t *task)
 
 void aco_i_expire_timers(loop_t *loop)
 {
-    while (loop->ct_timers != 0 && loop->timers[1]->wake_at <= loop->now) {
-        aco_task_t *task = loop->timers[1];
+    while (loop->ct_timers != 0 && loop->timers[1].when <= loop->now) {
+        aco_task_t *task = loop->timers[1].task;
         aco_i_clear_timer(task);
         if (aco_i_claim(task, WAIT_DEADLINE)) {
             aco_i_make_ready(task);
