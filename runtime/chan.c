@@ -52,16 +52,26 @@ void aco_chan_free(aco_chan_t *chan)
 
 /* ==== Without waiting ======================================================================== */
 
+/* Most items are a pointer. */
+static inline void copy_item(void *to, const void *from, size_t sz)
+{
+    if (sz == sizeof(void *)) {
+        memcpy(to, from, sizeof(void *));
+    } else {
+        memcpy(to, from, sz);
+    }
+}
+
 static void put(aco_chan_t *chan, const void *item)
 {
     size_t i = chan->first + chan->ct++;
     i -= i < chan->capacity ? 0 : chan->capacity;
-    memcpy(chan->items + i * chan->item_sz, item, chan->item_sz);
+    copy_item(chan->items + i * chan->item_sz, item, chan->item_sz);
 }
 
 static void take(aco_chan_t *chan, void *item)
 {
-    memcpy(item, chan->items + chan->first * chan->item_sz, chan->item_sz);
+    copy_item(item, chan->items + chan->first * chan->item_sz, chan->item_sz);
     chan->first = chan->first + 1 < chan->capacity ? chan->first + 1 : 0;
     chan->ct--;
 }
@@ -85,7 +95,7 @@ static progress_t send_at_once(aco_chan_t *chan, const void *item, aco_task_t **
     }
     node_t *receiver = next_of(&chan->receivers, WAIT_EVENT);
     if (receiver != NULL) {
-        memcpy(receiver->item, item, chan->item_sz);
+        copy_item(receiver->item, item, chan->item_sz);
         *ready = receiver->task;
         return DONE;
     }
@@ -109,7 +119,7 @@ static progress_t receive_at_once(aco_chan_t *chan, void *item, aco_task_t **rea
     }
     node_t *sender = next_of(&chan->senders, WAIT_EVENT);
     if (sender != NULL) {
-        memcpy(item, sender->item, chan->item_sz);
+        copy_item(item, sender->item, chan->item_sz);
         *ready = sender->task;
         return DONE;
     }
