@@ -53,6 +53,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#if defined(__has_include)
+#if __has_include(<sys/single_threaded.h>) /* glibc 2.32 */
+#include <sys/single_threaded.h>
+#define HAS_SINGLE_THREADED
+#endif
+#endif
+
 #define HIDDEN __attribute__((visibility("hidden")))
 /* Of what the hooks use, which may be a library of their own. */
 #define SHARED __attribute__((visibility("default")))
@@ -113,13 +120,36 @@ extern SHARED void (*aco_i_check_hooks)(void);
 
 /* ==== Locks and queues ======================================================================= */
 
+/* Whether the process has no other thread. Locked instructions are most of what a short call costs,
+ * and are left out then. What signal handlers change needs them all the same. */
+static inline int is_alone(void)
+{
+#ifdef HAS_SINGLE_THREADED
+    return __libc_single_threaded;
+#else
+    return 0;
+#endif
+}
+
+/* Adds to a count that other threads change, but no signal handler. */
+static inline uint64_t add_to(uint64_t *ct, uint64_t added)
+{
+    if (is_alone()) {
+        __atomic_store_n(ct, *ct + added, __ATOMIC_RELAXED);
+        return *ct;
+    }
+    return __atomic_add_fetch(ct, added, __ATOMIC_SEQ_CST);
+}
+
 /* Locks are held for a few instructions, and never across a wait. */
 typedef aco_i_lock_t lock_t;
 SHARED void aco_i_lock_slowly(lock_t *lock);
 
 static inline void lock(lock_t *lock)
 {
-    if (__atomic_exchange_n(&lock->is_held, 1, __ATOMIC_ACQUIRE)) {
+    if (is_alone() && !lock->is_held) {
+        __atomic_store_n(&lock->is_held, 1, __ATOMIC_RELAXED);
+    } else if (__atomic_exchange_n(&lock->is_held, 1, __ATOMIC_ACQUIRE)) {
         aco_i_lock_slowly(lock);
     }
 }
@@ -376,8 +406,14 @@ HIDDEN void aco_i_expire_timers(loop_t *loop);
 
 /* ---- loop.c ---- */
 
+/* Stands for a thread outside of tasks. */
+extern SHARED __thread aco_task_t aco_i_thread_task;
 /* The running task, or what stands for the thread outside of one. */
-SHARED aco_task_t *aco_i_self(void);
+static inline aco_task_t *aco_i_self(void)
+{
+    loop_t *loop = aco_i_loop;
+    return loop != NULL && loop->running != NULL ? loop->running : &aco_i_thread_task;
+}
 /* Opens the wait of the running task. */
 SHARED void aco_i_open_wait(aco_task_t *task, reason_t reason);
 /* Closes it again, unless something has claimed it: then it must be waited for. Whether it did. */

@@ -24,9 +24,7 @@
 #define STARVED_RETRY 10000000 /* ns after which a task that found no stack tries again */
 
 __thread loop_t *aco_i_loop;
-
-/* Stands for a thread outside of tasks. */
-static __thread aco_task_t thread_task;
+__thread aco_task_t aco_i_thread_task;
 
 int64_t aco_i_clock(void)
 {
@@ -85,25 +83,35 @@ static inline void set_running(loop_t *loop, aco_task_t *task)
 
 /* ==== Waits ================================================================================== */
 
-aco_task_t *aco_i_self(void)
-{
-    loop_t *loop = aco_i_loop;
-    return loop != NULL && loop->running != NULL ? loop->running : &thread_task;
-}
-
 void aco_i_open_wait(aco_task_t *task, reason_t reason)
 {
     int wait = (reason == FOR_PARK ? WAIT_PARKED : WAIT_OPEN) + (task->ct_shields != 0);
     task->reason = reason;
     task->is_woken = 0;
-    __atomic_store_n(&task->wait, wait, __ATOMIC_SEQ_CST); /* before is_cancelled is read */
+    if (is_alone()) {
+        __atomic_store_n(&task->wait, wait, __ATOMIC_RELAXED);
+        __atomic_signal_fence(__ATOMIC_SEQ_CST); /* a handler's aco_unpark() */
+    } else {
+        __atomic_store_n(&task->wait, wait, __ATOMIC_SEQ_CST); /* before is_cancelled is read */
+    }
+}
+
+/* Whether `wait` of a task was `from` and is `to` now. Only those that are parked are changed by
+ * signal handlers. */
+static inline int change_wait(aco_task_t *task, int *from, int to)
+{
+    if (is_alone() && *from != WAIT_PARKED && *from != WAIT_PARKED_SHIELDED) {
+        __atomic_store_n(&task->wait, to, __ATOMIC_RELAXED);
+        return 1;
+    }
+    return __atomic_compare_exchange_n(&task->wait, from, to, 0, __ATOMIC_SEQ_CST,
+                                       __ATOMIC_SEQ_CST);
 }
 
 int aco_i_close_wait(aco_task_t *task)
 {
     int wait = __atomic_load_n(&task->wait, __ATOMIC_RELAXED);
-    return wait < WAIT_EVENT && __atomic_compare_exchange_n(&task->wait, &wait, WAIT_NONE, 0,
-                                                            __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    return wait < WAIT_EVENT && change_wait(task, &wait, WAIT_NONE);
 }
 
 static int may_end(int wait, outcome_t outcome)
@@ -116,8 +124,7 @@ int aco_i_claim(aco_task_t *task, outcome_t outcome)
 {
     int wait = __atomic_load_n(&task->wait, __ATOMIC_SEQ_CST);
     while (may_end(wait, outcome)) {
-        if (__atomic_compare_exchange_n(&task->wait, &wait, (int)outcome, 0, __ATOMIC_SEQ_CST,
-                                        __ATOMIC_SEQ_CST)) {
+        if (change_wait(task, &wait, (int)outcome)) {
             return 1;
         }
     }

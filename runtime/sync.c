@@ -68,6 +68,11 @@ static void make_all_ready(aco_task_t *first)
 static int try_lock(aco_mutex_t *mutex, aco_task_t *self)
 {
     aco_task_t *owner = NULL;
+    if (is_alone()) {
+        owner = mutex->owner;
+        mutex->owner = owner == NULL ? self : owner;
+        return owner == NULL;
+    }
     return __atomic_compare_exchange_n(&mutex->owner, &owner, self, 0, __ATOMIC_ACQUIRE,
                                        __ATOMIC_RELAXED);
 }
@@ -107,6 +112,10 @@ int aco_mutex_unlock(aco_mutex_t *mutex)
         aco_i_misuse_of("aco_mutex_unlock",
                         "the caller has not locked it: unlock it where it was "
                         "locked");
+    }
+    if (is_alone() && mutex->waiting.first == NULL) {
+        mutex->owner = NULL;
+        return 0;
     }
     lock(&mutex->lock);
     node_t *next = aco_i_claim_first(&mutex->waiting, WAIT_EVENT);

@@ -81,9 +81,11 @@ aco_task_t *aco_i_new_task(loop_t *loop, void *(*fn)(void *), void *arg)
     loop->free_tasks = task->next;
     loop->ct_free_tasks--;
     static uint64_t last_id;
-    memset(task, 0, sizeof(*task));
+    size_t sz = sizeof(*task);
+    __asm__("" : "+r"(sz)); /* compilers that know it use an instruction that starts slowly */
+    memset(task, 0, sz);
     task->runtime = loop->runtime;
-    task->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
+    task->id = add_to(&last_id, 1);
     task->state = TASK_NEW;
     task->fn = fn;
     task->arg = arg;
@@ -227,7 +229,7 @@ void aco_i_reap(loop_t *loop, aco_task_t *task)
     } else {
         aco_i_free_task(task);
     }
-    if (__atomic_sub_fetch(&runtime->ct_tasks, 1, __ATOMIC_SEQ_CST) == 0) {
+    if (add_to(&runtime->ct_tasks, UINT64_MAX) == 0) {
         for (int i = 0; i < runtime->ct_loops; i++) {
             aco_i_wake_loop(&runtime->loops[i]);
         }
@@ -286,7 +288,7 @@ static aco_task_t *make(const aco_task_options_t *options, void *(*fn)(void *), 
         aco_i_free_task(task);
         return NULL;
     }
-    __atomic_add_fetch(&runtime->ct_tasks, 1, __ATOMIC_SEQ_CST);
+    add_to(&runtime->ct_tasks, 1);
     if (o->thread == ACO_ANY && runtime->ct_loops > 1) {
         offer(runtime, task);
     } else {
