@@ -178,11 +178,11 @@ def read_all(folder: Path) -> list[Results]:
     return [read_csv(path) for path in sorted(folder.glob("*.csv"))]
 
 
-def sources() -> str:
+def sources(more: str = "extra/stack_pool/*.[ch]") -> str:
     """A digest of what is measured of aco, without comments and space, which change no figure."""
     digest = hashlib.sha256()
     for path in (*(ROOT / name for name in ("aco.h", "aco.c", "acosw.S")),
-                 *sorted(ROOT.glob("extra/stack_pool/*.[ch]"))):
+                 *sorted(ROOT.glob(more))):
         code = re.sub(r"/\*.*?\*/|//[^\n]*", "", path.read_text(), flags=re.DOTALL)
         digest.update(" ".join(code.split()).encode() + b"\0")
     return digest.hexdigest()[:16]

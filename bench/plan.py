@@ -20,10 +20,11 @@ class Peer:
     needs: tuple[str, ...]  # Debian packages
     registry: str  # "" or where else it comes from
     build: str
+    group: str = ""  # before its title in names of files
 
     @property
     def slug(self) -> str:
-        name = self.title.lower().replace("++", "pp")
+        name = f"{self.group} {self.title}".lower().replace("++", "pp")
         return re.sub(r"[^a-z0-9]+", "_", name).strip("_")
 
 
@@ -49,7 +50,7 @@ def header_fields(path: Path) -> list[tuple[str, str]]:
     return fields
 
 
-def peers_of(source: Path, described_in: Path) -> list[Peer]:
+def peers_of(source: Path, described_in: Path, group: str) -> list[Peer]:
     """A key holds for all rows below it, until it is given again; `build` completes a row."""
     peers = []
     keys = {"peer": "", "kind": "", "needs": "", "registry": ""}
@@ -58,18 +59,19 @@ def peers_of(source: Path, described_in: Path) -> list[Peer]:
             keys[key] = value
             continue
         needs = tuple(re.split(r"[,\s]+", keys["needs"])) if keys["needs"] else ()
-        peers.append(Peer(keys["peer"], source, keys["kind"], needs, keys["registry"], value))
+        peers.append(Peer(keys["peer"], source, keys["kind"], needs, keys["registry"], value,
+                          group))
     return peers
 
 
-def find_peers() -> list[Peer]:
+def find_peers(folder: Path = PEERS, group: str = "") -> list[Peer]:
     peers = []
-    for source in sorted(PEERS.iterdir()):
+    for source in sorted(folder.iterdir()):
         files = [source]
         if source.is_dir():
             files = sorted(path for path in source.rglob("*") if path.is_file())
         for path in files:
-            found = peers_of(source, path) if path.suffix != ".md" else []
+            found = peers_of(source, path, group) if path.suffix != ".md" else []
             peers += found
             if found:
                 break
@@ -98,6 +100,7 @@ class Workload:
     is_quick: bool = True  # part of --quick
     gib: float = 0  # of memory that has to be available
     is_counted: bool = False  # instructions are counted, not time measured
+    runner: str = ""  # title of the peer whose program starts the others'
 
 
 # Patterns of peers. What differs from another build in one respect only is measured where it does.

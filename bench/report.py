@@ -9,12 +9,15 @@ between machines, it is a range."""
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import charts
+import runtime_group
 import tables
 from model import Results, read_all, two_digits
-from plan import ROOT
+from plan import PEERS, ROOT, WORKLOADS, Workload
 
 RESULTS = ROOT / "bench" / "results"
 IMAGES = ROOT / "img" / "bench"
@@ -22,6 +25,28 @@ DOCUMENTS = (ROOT / "README.md", ROOT / "README_zh.md", *sorted((ROOT / "docs").
 
 BLOCK = re.compile(r"(<!-- bench (.+?) -->\n).*?(<!-- /bench -->)", re.DOTALL)
 RATIO = re.compile(r"<!-- ratio (\S+) (\S+): (.+?) / (.+?) -->.*?<!-- /ratio -->", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Group:
+    """What is measured together, and published together."""
+
+    name: str
+    peers: Path
+    workloads: list[Workload]
+    results: Path
+    sources: str  # pattern of those that are measured besides the core's
+    page: Callable[[list[Results]], str]
+    draw: Callable[[list[Results]], dict[str, str]]
+    blocks: Callable[[list[Results]], dict[str, str]]
+
+
+CORE = Group("core", PEERS, WORKLOADS, RESULTS, "extra/stack_pool/*.[ch]", tables.page, charts.draw,
+             tables.blocks)
+RUNTIME = Group("runtime", ROOT / "bench" / "runtime", runtime_group.WORKLOADS,
+                RESULTS / "runtime", "runtime/*.[ch]", runtime_group.page, runtime_group.draw,
+                runtime_group.blocks)
+GROUPS = {group.name: group for group in (CORE, RUNTIME)}
 
 
 def ratio_text(machines: list[Results], workload: str, metric: str, above: str,
@@ -34,10 +59,14 @@ def ratio_text(machines: list[Results], workload: str, metric: str, above: str,
     return low if low == high else f"{low} to {high}"
 
 
-def quote(machines: list[Results], document: Path) -> str:
-    """A document, with its tables and ratios as measured."""
-    is_chinese = document.name.endswith("_zh.md")
-    made = tables.chinese_blocks(machines) if is_chinese else tables.blocks(machines)
+def quote(found: dict[str, list[Results]], document: Path) -> str:
+    """A document, with its tables and ratios as measured. `found` has the machines by group."""
+    machines = [results for group in GROUPS for results in found[group]]
+    made: dict[str, str] = {}
+    for group in GROUPS.values():
+        made |= group.blocks(found[group.name])
+    if document.name.endswith("_zh.md"):
+        made |= tables.chinese_blocks(found[CORE.name])
 
     def block(match: re.Match[str]) -> str:
         if match[2] not in made:
@@ -52,16 +81,20 @@ def quote(machines: list[Results], document: Path) -> str:
     return RATIO.sub(ratio, BLOCK.sub(block, document.read_text()))
 
 
-def write_all(folder: Path, images: Path, documents: tuple[Path, ...] = ()) -> None:
-    """Of the results in a folder: tables.md beside them, charts, and what documents quote."""
+def write_all(folder: Path, images: Path, group: Group = CORE) -> None:
+    """Of the results in a folder: tables.md beside them, and charts."""
     machines = read_all(folder)
-    (folder / "tables.md").write_text(tables.page(machines))
+    (folder / "tables.md").write_text(group.page(machines))
     images.mkdir(parents=True, exist_ok=True)
-    for name, svg in charts.draw(machines).items():
+    for name, svg in group.draw(machines).items():
         (images / f"{name}.svg").write_text(svg)
-    for document in documents:
-        document.write_text(quote(machines, document))
 
 
 def publish() -> None:
-    write_all(RESULTS, IMAGES, DOCUMENTS)
+    """Writes what the results of all groups make, and what documents quote of them."""
+    found = {group.name: read_all(group.results) for group in GROUPS.values()}
+    for group in GROUPS.values():
+        if found[group.name]:
+            write_all(group.results, IMAGES, group)
+    for document in DOCUMENTS:
+        document.write_text(quote(found, document))

