@@ -37,7 +37,8 @@
 #define MESSAGE_SZ (MESSAGE_WORDS * sizeof(uint64_t))
 #define EVENTS 256
 #define MOST_THREADS 2
-#define STALL_MS 10000 /* without an answer: the server has lost one */
+#define OTHER_DESCRIPTORS 64 /* besides connections */
+#define STALL_MS 10000       /* without an answer: the server has lost one */
 
 typedef struct {
     int fd;
@@ -269,6 +270,18 @@ static void open_connections(worker_t *workers, int ct_workers, int ct, int port
     }
 }
 
+/* Of descriptors, also those of the server. */
+static void raise_limit(rlim_t ct)
+{
+    struct rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = ct;
+    limit.rlim_max = limit.rlim_max < ct ? ct : limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) {
+        absent("the limit of descriptors is too low");
+    }
+}
+
 static void measure(const server_t *server, int ct_workers, int ct, long ct_requests)
 {
     worker_t workers[MOST_THREADS];
@@ -297,13 +310,7 @@ int main(int argc, char **argv)
     check(words != NULL && sscanf(words, "%d %d", &cpus[0], &cpus[1]) >= 1, "CPUS is not set");
     cpus[1] = cpus[1] < 0 ? cpus[0] : cpus[1];
     ct_requests = ct_requests < ct ? ct : ct_requests;
-    struct rlimit limit;
-    getrlimit(RLIMIT_NOFILE, &limit);
-    limit.rlim_cur = limit.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &limit); /* of the server, too */
-    if (limit.rlim_cur < (rlim_t)ct + 64) {
-        absent("the limit of descriptors is too low");
-    }
+    raise_limit((rlim_t)ct + OTHER_DESCRIPTORS);
     int is_two = strcmp(layout, "two") == 0, is_apart = strcmp(layout, "apart") == 0;
     int ct_threads = is_two ? 2 : 1;
     server_t server = start_server(argv[1], ct_threads, is_two ? cpus : &cpus[1], ct_threads);
