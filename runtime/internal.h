@@ -466,8 +466,12 @@ SHARED int aco_i_wait_for(int fd, fd_t *entry, int events, moment_t since, int64
 SHARED int aco_i_poll(struct pollfd *fds, nfds_t ct, int64_t until);
 /* An event of a descriptor, as epoll reports it. */
 HIDDEN void aco_i_happened(uint64_t data, uint32_t events);
-/* Says that a number is new, and that only aco_close() will close it. */
-HIDDEN void aco_i_own(int fd, int is_tcp);
+/* Says that a number is new, and with `is_ours` that only aco_close() will close it. */
+HIDDEN void aco_i_own(int fd, int is_tcp, int is_ours);
+/* Whether anything was noted of a number, so that aco_close() has to close it. */
+SHARED int aco_i_is_known(int fd);
+/* Calls `fn(arg)`, which closes a number; before that, the waits for it end with EBADF. */
+SHARED int aco_i_close_by(int fd, int (*fn)(void *arg), void *arg);
 /* For how long calls may wait for a descriptor, in ns: what the kernel would do. */
 SHARED int64_t aco_i_patience(int fd, fd_t *entry, int events);
 /* After a read from a TCP connection that was shorter than asked for, at a moment: there is nothing
@@ -481,6 +485,11 @@ SHARED void aco_i_lock_fd(fd_t *entry);
 SHARED void aco_i_unlock_fd(fd_t *entry);
 /* Before the epoll_fd of a loop is closed. */
 HIDDEN void aco_i_forget_loop(const loop_t *loop);
+
+/* ---- io.c ---- */
+
+/* As aco_accept4(); `is_ours` as in aco_i_own(). */
+SHARED int aco_i_accept(int fd, struct sockaddr *addr, socklen_t *addr_sz, int flags, int is_ours);
 
 /* ---- task.c ---- */
 

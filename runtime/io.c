@@ -490,7 +490,7 @@ static ssize_t try_accept(call_t *call)
     return result;
 }
 
-int aco_accept4(int fd, struct sockaddr *addr, socklen_t *addr_sz, int flags)
+int aco_i_accept(int fd, struct sockaddr *addr, socklen_t *addr_sz, int flags, int is_ours)
 {
     call_t call = {.fd = fd, .entry = aco_i_fd(fd), .addr = addr, .addr_sz = addr_sz};
     if (!is_in_task() || call.entry == NULL) {
@@ -503,9 +503,14 @@ int aco_accept4(int fd, struct sockaddr *addr, socklen_t *addr_sz, int flags)
     int accepted = (int)until_done(&call, EPOLLIN, try_accept, &moment);
     if (accepted >= 0) {
         getsockopt(accepted, SOL_SOCKET, SO_PROTOCOL, &protocol, &sz); /* 0 of local ones */
-        aco_i_own(accepted, protocol == IPPROTO_TCP);
+        aco_i_own(accepted, protocol == IPPROTO_TCP, is_ours);
     }
     return accepted;
+}
+
+int aco_accept4(int fd, struct sockaddr *addr, socklen_t *addr_sz, int flags)
+{
+    return aco_i_accept(fd, addr, addr_sz, flags, 1);
 }
 
 static ssize_t do_connect(call_t *call)

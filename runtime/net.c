@@ -189,7 +189,7 @@ static int listen_at(const network_t *network, const struct addrinfo *address)
         (address->ai_socktype == SOCK_STREAM && listen(fd, BACKLOG) != 0)) {
         return close_with_error(fd);
     }
-    aco_i_own(fd, 0);
+    aco_i_own(fd, 0, 1);
     return fd;
 }
 
@@ -258,7 +258,7 @@ static int begin(dial_t *dial)
     if (is_tcp(a)) {
         set(fd, IPPROTO_TCP, TCP_NODELAY);
     }
-    aco_i_own(fd, is_tcp(a));
+    aco_i_own(fd, is_tcp(a), 1);
     if (aco_i_libc.connect(fd, a->ai_addr, a->ai_addrlen) == 0) {
         return fd;
     }
@@ -330,7 +330,7 @@ static int dial_path(const struct addrinfo *a)
     if (fd < 0) {
         return -1;
     }
-    aco_i_own(fd, 0);
+    aco_i_own(fd, 0, 1);
     return aco_connect(fd, a->ai_addr, a->ai_addrlen) == 0 ? fd : close_with_error(fd);
 }
 

@@ -77,6 +77,14 @@ fd_t *aco_i_fd(int fd)
     return &part[fd % ENTRIES];
 }
 
+int aco_i_is_known(int fd)
+{
+    const fd_t *part = fd < 0 || fd >= ENTRIES * PARTS
+                           ? NULL
+                           : __atomic_load_n(&parts[fd / ENTRIES], __ATOMIC_ACQUIRE);
+    return part != NULL;
+}
+
 moment_t aco_i_moment(const fd_t *entry)
 {
     moment_t moment;
@@ -340,6 +348,10 @@ static int poll_by(struct pollfd *fds, place_t *places, nfds_t ct, int64_t until
 
 int aco_i_poll(struct pollfd *fds, nfds_t ct, int64_t until)
 {
+    int now = poll_now(fds, ct);
+    if (now != 0) {
+        return now;
+    }
     place_t *places = (place_t *)aco_i_allocate((ct + 1) * sizeof(*places));
     if (places == NULL) {
         errno = ENOMEM;
@@ -378,7 +390,7 @@ int aco_wait_fd(int fd, int events)
 
 /* ==== What is known of a descriptor ========================================================== */
 
-void aco_i_own(int fd, int is_tcp)
+void aco_i_own(int fd, int is_tcp, int is_ours)
 {
     fd_t *entry = aco_i_fd(fd);
     if (entry == NULL) {
@@ -388,7 +400,7 @@ void aco_i_own(int fd, int is_tcp)
     __atomic_store_n(&entry->moment.ct_closed, entry->moment.ct_closed + 1, __ATOMIC_RELEASE);
     node_t *woken = claim_waiting(entry, UINT32_MAX, WAIT_CLOSED); /* it was closed unseen */
     entry->loop = NULL;
-    entry->is_ours = 1;
+    entry->is_ours = (char)is_ours;
     __atomic_store_n(&entry->is_blocking, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&entry->is_no_socket, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&entry->is_simple, (char)is_tcp, __ATOMIC_RELAXED);
@@ -465,11 +477,11 @@ int64_t aco_i_patience(int fd, fd_t *entry, int events)
 
 /* ==== Closing ================================================================================ */
 
-int aco_close(int fd)
+int aco_i_close_by(int fd, int (*fn)(void *arg), void *arg)
 {
     fd_t *entry = aco_i_fd(fd);
     if (entry == NULL) {
-        return aco_i_libc.close(fd);
+        return fn(arg);
     }
     lock(&entry->lock);
     __atomic_store_n(&entry->is_closing, 1, __ATOMIC_SEQ_CST);
@@ -480,11 +492,21 @@ int aco_close(int fd)
     __atomic_store_n(&entry->is_simple, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&entry->is_blocking, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&entry->is_no_socket, 0, __ATOMIC_RELAXED);
-    int result = aco_i_libc.close(fd);
+    int result = fn(arg);
     int error = errno;
     __atomic_store_n(&entry->is_closing, 0, __ATOMIC_RELEASE);
     unlock(&entry->lock);
     make_all_ready(woken);
     errno = error;
     return result;
+}
+
+static int do_close(void *arg)
+{
+    return aco_i_libc.close((int)(intptr_t)arg);
+}
+
+int aco_close(int fd)
+{
+    return aco_i_close_by(fd, do_close, (void *)(intptr_t)fd);
 }

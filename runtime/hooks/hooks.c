@@ -3,7 +3,6 @@
  * The start of the hooks. A constructor finds libc's functions and gives the runtime those that it
  * calls itself. Hooks called before that find theirs on their own.
  */
-#define HOOKS_C
 #include "internal.h"
 
 #include <dlfcn.h>
@@ -84,7 +83,21 @@ static void check_hooks(void)
     }
 }
 
+/* Refers to all objects, so that a linker takes all of an archive or none. */
+HIDDEN const char *const aco_i_hooks_of[] = {
+#define X(file) &aco_i_hooks_of_##file,
+    HOOKS_FILES(X)
+#undef X
+};
+
 /* ==== Start ================================================================================== */
+
+static pid_t process;
+
+int aco_i_is_in_child(void)
+{
+    return getpid() != process;
+}
 
 static void end_in_child(void)
 {
@@ -99,6 +112,7 @@ static __attribute__((constructor)) void start(void)
         }
     }
     give_to_runtime();
+    process = getpid();
     aco_i_check_hooks = check_hooks;
     pthread_atfork(NULL, NULL, end_in_child);
 }

@@ -19,6 +19,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 /*
  * Of the runtime, whose library is loaded when the program starts: one load, without a call. NULL
@@ -32,6 +33,9 @@ static inline int is_in_task(void)
     const loop_t *loop = aco_i_loop;
     return __builtin_expect(loop != NULL, 0) && loop->running != NULL;
 }
+
+/* Whether the caller is a child after fork() or vfork() of a process that started the hooks. */
+HIDDEN int aco_i_is_in_child(void);
 
 /* A hook. The section "aco_hooks" is an array of them, in which hooks.c finds all. */
 typedef struct {
@@ -73,13 +77,46 @@ HIDDEN int aco_i_find_real(const char *name, void *real);
         __attribute__((alias(#name)));                                                             \
     HOOK_ENTRY(alias_name, NULL)
 
+/* ==== Times ================================================================================== */
+
+#define SECOND INT64_C(1000000000) /* ns */
+
+static inline int is_valid_time(const struct timespec *t)
+{
+    return t->tv_sec >= 0 && t->tv_nsec >= 0 && t->tv_nsec < SECOND;
+}
+
+static inline int64_t ns_of(const struct timespec *t)
+{
+    int64_t s = t->tv_sec;
+    return s >= INT64_MAX / SECOND ? INT64_MAX : s * SECOND + t->tv_nsec;
+}
+
+/* When a wait ends that may take this time: NO_DEADLINE with NULL, 0 for no time. */
+static inline int64_t end_of(const struct timespec *t)
+{
+    return t == NULL ? NO_DEADLINE : ns_of(t) == 0 ? 0 : aco_i_after(ns_of(t));
+}
+
+static inline struct timespec left_until(int64_t until)
+{
+    int64_t left = until == 0 ? 0 : until - aco_i_clock();
+    left = left < 0 ? 0 : left;
+    return (struct timespec){(time_t)(left / SECOND), (long)(left % SECOND)};
+}
+
 static inline long refuse(int error)
 {
     errno = error;
     return -1;
 }
 
-/* Referred to by hooks.c, so that a linker takes all objects of an archive or none. */
+/* The other sources; each defines HOOKS_OF(its name). hooks.c refers to all, so that a linker takes
+ * all objects of an archive or none. */
+#define HOOKS_FILES(X) X(io) X(files) X(poll) X(close) X(time)
 #define HOOKS_OF(file) HIDDEN const char aco_i_hooks_of_##file = 0
+#define X(file) extern HIDDEN const char aco_i_hooks_of_##file;
+HOOKS_FILES(X)
+#undef X
 
 #endif

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Waits for several descriptors. The kernel is asked at each turn without waiting, so its answer is
+ * what the caller gets; in between, the task waits until one of them has an event.
+ *
+ * A signal mask that counts for the time of the call can't be that of the thread, where other tasks
+ * run: signals that it lets through and the thread blocks are waited for by a signalfd, and come
+ * when the kernel is asked with the mask.
+ */
+#include "internal.h"
+
+#include <limits.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/signalfd.h>
+#include <time.h>
+
+HOOKS_OF(poll);
+
+/* ==== Signals that a mask lets through ======================================================= */
+
+/* A descriptor that is readable when one of them has come; -1: there are none. */
+static int open_signals(const sigset_t *mask)
+{
+    sigset_t blocked, let_through;
+    int is_any = 0;
+    if (mask == NULL || pthread_sigmask(SIG_BLOCK, NULL, &blocked) != 0) {
+        return -1;
+    }
+    sigemptyset(&let_through);
+    for (int number = 1; number < _NSIG; number++) {
+        if (sigismember(&blocked, number) == 1 && sigismember(mask, number) == 0) {
+            sigaddset(&let_through, number);
+            is_any = 1;
+        }
+    }
+    return is_any ? signalfd(-1, &let_through, SFD_CLOEXEC | SFD_NONBLOCK) : -1;
+}
+
+/* ==== A wait ================================================================================= */
+
+/* What a call waits for. */
+typedef struct many_s {
+    int (*ask)(struct many_s *many); /* the kernel, without waiting: its result */
+    const sigset_t *mask;            /* NULL: that of the thread */
+    struct pollfd *fds;              /* with an unused one at the end, for signals */
+    nfds_t ct;
+} many_t;
+
+/* Leaves out those that poll() finds ready and the call does not. */
+static void leave_out(many_t *many)
+{
+    for (nfds_t i = 0; i < many->ct; i++) {
+        if ((many->fds[i].revents & many->fds[i].events) == 0 && many->fds[i].revents != 0) {
+            many->fds[i].fd = -1;
+        }
+    }
+}
+
+static int wait_for_many(many_t *many, int64_t until)
+{
+    int signals = open_signals(many->mask);
+    int result;
+    many->fds[many->ct] = (struct pollfd){signals, POLLIN, 0};
+    while ((result = many->ask(many)) == 0) {
+        int ct = aco_i_poll(many->fds, many->ct + 1, until);
+        if (ct <= 0) {
+            result = ct;
+            break;
+        }
+        leave_out(many);
+    }
+    int error = errno;
+    if (signals >= 0) {
+        aco_close(signals);
+    }
+    errno = error;
+    return result;
+}
+
+/* ==== poll =================================================================================== */
+
+HOOK(int, poll, (struct pollfd * fds, nfds_t ct, int timeout), (fds, ct, timeout), refuse(ENOSYS))
+{
+    return is_in_task() ? aco_poll(fds, ct, timeout) : real_poll(fds, ct, timeout);
+}
+HOOK_ALIAS(__poll, poll);
+
+HOOK(int, __poll_chk, (struct pollfd * fds, nfds_t ct, int timeout, size_t sz),
+     (fds, ct, timeout, sz), refuse(ENOSYS))
+{
+    return is_in_task() && sz / sizeof(*fds) >= ct ? aco_poll(fds, ct, timeout)
+                                                   : real___poll_chk(fds, ct, timeout, sz);
+}
+
+typedef struct {
+    many_t many;
+    struct pollfd *fds; /* the caller's */
+} ppoll_t;
+
+static int ask_ppoll(many_t *many);
+
+static int ppoll_in_task(struct pollfd *fds, nfds_t ct, const struct timespec *t,
+                         const sigset_t *mask)
+{
+    ppoll_t p = {{ask_ppoll, mask, NULL, ct}, fds};
+    int result = ask_ppoll(&p.many);
+    if (result != 0) {
+        return result;
+    }
+    if (mask == NULL) {
+        int64_t until = end_of(t);
+        return until == 0 ? 0 : aco_i_poll(fds, ct, until);
+    }
+    p.many.fds = (struct pollfd *)aco_i_allocate((ct + 1) * sizeof(*fds));
+    if (p.many.fds == NULL) {
+        errno = ENOMEM;
+        return -1;
+    }
+    memcpy(p.many.fds, fds, ct * sizeof(*fds));
+    result = wait_for_many(&p.many, end_of(t));
+    int error = errno;
+    aco_i_release(p.many.fds);
+    errno = error;
+    return result;
+}
+
+HOOK(int, ppoll, (struct pollfd * fds, nfds_t ct, const struct timespec *t, const sigset_t *mask),
+     (fds, ct, t, mask), refuse(ENOSYS))
+{
+    return is_in_task() && (t == NULL || is_valid_time(t)) ? ppoll_in_task(fds, ct, t, mask)
+                                                           : real_ppoll(fds, ct, t, mask);
+}
+
+HOOK(int, __ppoll_chk,
+     (struct pollfd * fds, nfds_t ct, const struct timespec *t, const sigset_t *mask, size_t sz),
+     (fds, ct, t, mask, sz), refuse(ENOSYS))
+{
+    return is_in_task() && (t == NULL || is_valid_time(t)) && sz / sizeof(*fds) >= ct
+               ? ppoll_in_task(fds, ct, t, mask)
+               : real___ppoll_chk(fds, ct, t, mask, sz);
+}
+
+static int ask_ppoll(many_t *many)
+{
+    static const struct timespec at_once;
+    return real_ppoll(((ppoll_t *)many)->fds, many->ct, &at_once, many->mask);
+}
+
+/* ==== select ================================================================================= */
+
+#define CT_SETS 3
+#define SET_BITS (8 * (int)sizeof(long))
+
+typedef struct {
+    many_t many;
+    int ct;              /* numbers */
+    size_t set_sz;       /* bytes of a set */
+    long *sets[CT_SETS]; /* the caller's; each may be NULL */
+    long *asked[CT_SETS];
+} select_t;
+
+static void copy_sets(const select_t *s, long *const to[CT_SETS], long *const from[CT_SETS])
+{
+    for (int i = 0; i < CT_SETS; i++) {
+        if (s->sets[i] != NULL) {
+            memcpy(to[i], from[i], s->set_sz);
+        }
+    }
+}
+
+static int is_in_set(const long *set, int fd)
+{
+    return set != NULL && ((unsigned long)set[fd / SET_BITS] >> fd % SET_BITS & 1) != 0;
+}
+
+/* Lists what is in the sets. */
+static void list_set(select_t *s)
+{
+    static const short events[CT_SETS] = {POLLIN | POLLHUP | POLLERR, POLLOUT | POLLERR, POLLPRI};
+    for (int fd = 0; fd < s->ct; fd++) {
+        short all = 0;
+        for (int i = 0; i < CT_SETS; i++) {
+            all = (short)(all | (is_in_set(s->asked[i], fd) ? events[i] : 0));
+        }
+        if (all != 0) {
+            s->many.fds[s->many.ct++] = (struct pollfd){fd, all, 0};
+        }
+    }
+}
+
+static int ask_select(many_t *many);
+
+static int select_in_task(int ct, long *in, long *out, long *except, int64_t until,
+                          const sigset_t *mask)
+{
+    select_t s = {.many = {ask_select, mask, NULL, 0}, .ct = ct, .sets = {in, out, except}};
+    s.set_sz = ((size_t)ct + SET_BITS - 1) / SET_BITS * sizeof(long);
+    size_t fds_sz = ((size_t)ct + 1) * sizeof(struct pollfd);
+    char *block = (char *)aco_i_allocate(CT_SETS * s.set_sz + fds_sz);
+    if (block == NULL) {
+        errno = ENOMEM;
+        return -1;
+    }
+    s.many.fds = (struct pollfd *)(void *)(block + CT_SETS * s.set_sz);
+    for (size_t i = 0; i < CT_SETS; i++) {
+        s.asked[i] = s.sets[i] == NULL ? NULL : (long *)(void *)(block + i * s.set_sz);
+    }
+    copy_sets(&s, s.asked, s.sets);
+    int result = ask_select(&s.many);
+    if (result == 0 && until != 0) {
+        list_set(&s);
+        result = wait_for_many(&s.many, until);
+    }
+    int error = errno;
+    if (result < 0) {
+        copy_sets(&s, s.sets, s.asked);
+    }
+    aco_i_release(block);
+    errno = error;
+    return result;
+}
+
+static int is_valid_select(int ct, const struct timeval *t)
+{
+    return ct >= 0 && (t == NULL || (t->tv_sec >= 0 && t->tv_usec >= 0));
+}
+
+HOOK(int, select, (int ct, void *in, void *out, void *except, struct timeval *timeout),
+     (ct, in, out, except, timeout), refuse(ENOSYS))
+{
+    if (!is_in_task() || !is_valid_select(ct, timeout)) {
+        return real_select(ct, in, out, except, timeout);
+    }
+    struct timespec t = {0, 0};
+    if (timeout != NULL) {
+        t = (struct timespec){timeout->tv_sec + timeout->tv_usec / 1000000,
+                              timeout->tv_usec % 1000000 * 1000};
+    }
+    int64_t until = end_of(timeout != NULL ? &t : NULL);
+    int result = select_in_task(ct, (long *)in, (long *)out, (long *)except, until, NULL);
+    if (timeout != NULL) {
+        int error = errno;
+        t = left_until(until);
+        *timeout = (struct timeval){t.tv_sec, (suseconds_t)(t.tv_nsec / 1000)};
+        errno = error;
+    }
+    return result;
+}
+HOOK_ALIAS(__select, select);
+
+HOOK(int, pselect,
+     (int ct, void *in, void *out, void *except, const struct timespec *t, const sigset_t *mask),
+     (ct, in, out, except, t, mask), refuse(ENOSYS))
+{
+    return is_in_task() && ct >= 0 && (t == NULL || is_valid_time(t))
+               ? select_in_task(ct, (long *)in, (long *)out, (long *)except, end_of(t), mask)
+               : real_pselect(ct, in, out, except, t, mask);
+}
+
+static int ask_select(many_t *many)
+{
+    static const struct timespec at_once;
+    select_t *s = (select_t *)many;
+    copy_sets(s, s->sets, s->asked);
+    return real_pselect(s->ct, s->sets[0], s->sets[1], s->sets[2], &at_once, many->mask);
+}
+
+/* ==== epoll ================================================================================== */
+
+typedef struct {
+    many_t many;
+    struct pollfd fds[2];
+    struct epoll_event *events;
+    int ct;
+} epoll_t;
+
+static int ask_epoll(many_t *many);
+
+static int epoll_in_task(int fd, struct epoll_event *events, int ct, int64_t until,
+                         const sigset_t *mask)
+{
+    epoll_t e = {.many = {ask_epoll, mask, e.fds, 1}, .fds = {{fd, POLLIN, 0}}};
+    e.events = events;
+    e.ct = ct;
+    int result = ask_epoll(&e.many);
+    return result == 0 && until != 0 ? wait_for_many(&e.many, until) : result;
+}
+
+static int64_t end_of_ms(int timeout)
+{
+    return timeout < 0 ? NO_DEADLINE : timeout == 0 ? 0 : aco_i_after((int64_t)timeout * 1000000);
+}
+
+HOOK(int, epoll_wait, (int fd, struct epoll_event *events, int ct, int timeout),
+     (fd, events, ct, timeout), syscall(SYS_epoll_pwait, fd, events, ct, timeout, NULL, 0))
+{
+    return is_in_task() ? epoll_in_task(fd, events, ct, end_of_ms(timeout), NULL)
+                        : real_epoll_wait(fd, events, ct, timeout);
+}
+
+HOOK(int, epoll_pwait,
+     (int fd, struct epoll_event *events, int ct, int timeout, const sigset_t *mask),
+     (fd, events, ct, timeout, mask), refuse(ENOSYS))
+{
+    return is_in_task() ? epoll_in_task(fd, events, ct, end_of_ms(timeout), mask)
+                        : real_epoll_pwait(fd, events, ct, timeout, mask);
+}
+
+HOOK(int, epoll_pwait2,
+     (int fd, struct epoll_event *events, int ct, const struct timespec *t, const sigset_t *mask),
+     (fd, events, ct, t, mask), refuse(ENOSYS))
+{
+    return is_in_task() && (t == NULL || is_valid_time(t))
+               ? epoll_in_task(fd, events, ct, end_of(t), mask)
+               : real_epoll_pwait2(fd, events, ct, t, mask);
+}
+
+static int ask_epoll(many_t *many)
+{
+    epoll_t *e = (epoll_t *)many;
+    return real_epoll_pwait(e->many.fds[0].fd, e->events, e->ct, 0, many->mask);
+}
