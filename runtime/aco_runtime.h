@@ -243,9 +243,10 @@ void *aco_getspecific(aco_key_t key);
  * first wait. Several tasks may wait for one descriptor, in both directions. Each fails also
  * with ETIMEDOUT, ECANCELED and ENOMEM, and with EBADF if aco_close() ends its wait; none with
  * EINTR. What was written before a wait failed counts: a short count then. Buffers may be on any
- * stack. Regular files are read at once as far as they are cached, and else on a helper thread. The
- * first wait for a descriptor costs a system call. So does each further one, unless the descriptor
- * is from aco_accept4(), aco_dial() or aco_listen(): close those by aco_close().
+ * stack. Regular files are read at once as far as they are cached, and else on a helper thread.
+ * MSG_WAITALL with MSG_PEEK may return less than TCP would. The first wait for a descriptor costs a
+ * system call. So does each further one, unless the descriptor is from aco_accept4(), aco_dial() or
+ * aco_listen(): close those by aco_close().
  */
 ssize_t aco_read(int fd, void *buf, size_t sz);
 ssize_t aco_readv(int fd, const struct iovec *iov, int ct);
@@ -273,7 +274,8 @@ int aco_accept4(int fd, struct sockaddr *addr, socklen_t *addr_sz, int flags);
 int aco_close(int fd);
 
 /* Read or write until `sz` bytes are done, the end, or an error: then a short count if something is
- * done, or else 0 or -1. */
+ * done, or else 0 or -1. SO_RCVTIMEO and SO_SNDTIMEO count for each part anew, as in a loop of
+ * aco_read() or aco_write(); aco_within() limits the whole. */
 ssize_t aco_read_all(int fd, void *buf, size_t sz);
 ssize_t aco_write_all(int fd, const void *buf, size_t sz);
 

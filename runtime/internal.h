@@ -11,7 +11,8 @@
  *   run.c     a runtime: its threads, from start to end
  *   embed.c   a loop in another one
  *   poll.c    descriptors: who waits for them, and closing
- *   io.c      input and output; net.c: listening and dialling
+ *   call.c    how a call waits and is tried again
+ *   io.c      input and output; connect.c: connections, sendfile(); net.c: listening and dialling
  *   process.c ends of processes, signals
  *   sync.c    mutexes and similar; chan.c: channels and select
  *   print.c   the tasks there are; metrics.c: numbers
@@ -478,6 +479,8 @@ SHARED int64_t aco_i_patience(int fd, fd_t *entry, int events);
  * to be read until the next event. */
 HIDDEN void aco_i_set_drained(fd_t *entry, moment_t moment);
 HIDDEN int aco_i_is_drained(const fd_t *entry);
+/* Whether a shutdown was seen; perhaps that of another file which had the number. */
+HIDDEN int aco_i_has_hung_up(const fd_t *entry);
 HIDDEN void aco_i_set_no_socket(fd_t *entry);
 HIDDEN int aco_i_is_no_socket(const fd_t *entry);
 /* For two system calls that must not be parted by another task's. */

@@ -4,7 +4,7 @@
  * does. Nobody's O_NONBLOCK is touched: sockets are told by MSG_DONTWAIT, and other descriptors by
  * RWF_NOWAIT, or by poll() where they don't know that. Outside of tasks a call is the system's.
  */
-#include "internal.h"
+#include "call.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,67 +18,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define WINDOW 16             /* buffers that are sent at a time after a first part was */
-#define TTY_CHUNK 256u        /* bytes that fit when poll() says POLLOUT */
-#define FILE_CHUNK (1u << 17) /* bytes that sendfile() moves at a time */
-#define MAX_PAUSE 10000000    /* ns between two tries to connect to a full local socket */
-
-/* A call, as its namesake takes it. */
-typedef struct {
-    int fd, flags;
-    fd_t *entry;
-    const struct iovec *iov;
-    int iov_ct;
-    size_t done; /* bytes so far */
-    struct msghdr *msg;
-    struct sockaddr *addr;
-    socklen_t *addr_sz;
-} call_t;
-
-typedef ssize_t (*try_t)(call_t *call);
-
-static int is_in_task(void)
-{
-    return aco_self() != NULL;
-}
-
-/* Tries until it does not say EAGAIN, as long as the kernel would have waited, and the task may. */
-static inline __attribute__((always_inline)) ssize_t until_done(call_t *call, int events, try_t try,
-                                                                moment_t *moment)
-{
-    const int at_once = MSG_DONTWAIT | (events == EPOLLIN ? MSG_ERRQUEUE | MSG_OOB : 0);
-    int64_t until = -1;
-    *moment = aco_i_moment(call->entry);
-    for (uint32_t ct_closed = moment->ct_closed;; *moment = aco_i_moment(call->entry)) {
-        if (moment->ct_closed != ct_closed) { /* between an event and the task's turn */
-            errno = EBADF;
-            return -1;
-        }
-        ssize_t result = try(call);
-        if (result >= 0 || (errno != EAGAIN && errno != EINTR)) {
-            return result;
-        }
-        if (errno == EINTR) {
-            continue;
-        }
-        if (until < 0) {
-            int64_t patience = aco_i_patience(call->fd, call->entry, events);
-            if (patience == 0 && events == EPOLLIN && aco_i_is_drained(call->entry)) {
-                aco_i_set_drained(call->entry, (moment_t){ct_closed, moment->ct_events - 1});
-                continue; /* the kernel was not asked */
-            }
-            if (patience == 0 || (call->flags & at_once) != 0) {
-                int is_same = aco_i_moment(call->entry).ct_closed == moment->ct_closed;
-                errno = is_same ? EAGAIN : EBADF;
-                return -1;
-            }
-            until = patience == NO_DEADLINE ? NO_DEADLINE : aco_i_after(patience);
-        }
-        if (aco_i_wait_for(call->fd, call->entry, events, *moment, until) != 0) {
-            return -1;
-        }
-    }
-}
+#define WINDOW 16      /* buffers that are sent at a time after a first part was */
+#define TTY_CHUNK 256u /* bytes that fit when poll() says POLLOUT */
 
 /* What is left of the buffers after the first `done` bytes, as far as it fits; how many. */
 static int rest_of(struct iovec window[WINDOW], const call_t *call)
@@ -105,33 +46,47 @@ static int is_file(int fd)
     return fstat(fd, &status) == 0 && (S_ISREG(status.st_mode) || S_ISBLK(status.st_mode));
 }
 
+/* Bytes of a write that do not wait once poll() has said POLLOUT. */
+static size_t sure_sz(int fd)
+{
+    return isatty(fd) ? TTY_CHUNK : aco_i_is_pipe(fd) ? PIPE_BUF : SIZE_MAX;
+}
+
 /* For what does not know RWF_NOWAIT. What another process takes away between the two calls makes
  * the thread wait. */
 static ssize_t when_polled(const call_t *call, const struct iovec *iov, int ct, int events)
 {
     struct pollfd polled = {call->fd, (short)events, 0};
-    int is_cut = events == POLLOUT && size_of(iov, ct) > TTY_CHUNK && isatty(call->fd);
+    size_t most = events == POLLOUT && size_of(iov, ct) > TTY_CHUNK ? sure_sz(call->fd) : SIZE_MAX;
     while (ct > 1 && iov->iov_len == 0) {
         iov++;
         ct--;
     }
-    struct iovec chunk = {iov->iov_base, iov->iov_len < TTY_CHUNK ? iov->iov_len : TTY_CHUNK};
+    struct iovec chunk = {iov->iov_base, iov->iov_len < most ? iov->iov_len : most};
     aco_i_lock_fd(call->entry);
     ssize_t result = aco_i_libc.poll(&polled, 1, 0);
     if (result == 0) {
         errno = EAGAIN;
         result = -1;
     } else if (result > 0) {
-        result = events == POLLIN ? aco_i_libc.readv(call->fd, iov, ct)
-                 : is_cut         ? aco_i_libc.writev(call->fd, &chunk, 1)
-                                  : aco_i_libc.writev(call->fd, iov, ct);
+        result = events == POLLIN          ? aco_i_libc.readv(call->fd, iov, ct)
+                 : size_of(iov, ct) > most ? aco_i_libc.writev(call->fd, &chunk, 1)
+                                           : aco_i_libc.writev(call->fd, iov, ct);
     }
     aco_i_unlock_fd(call->entry);
+    if (result == 0 && call->has_waited && (polled.revents & POLLHUP) != 0 &&
+        !aco_i_is_pipe(call->fd)) {
+        errno = EIO; /* who waits for a terminal is told so; who comes later sees an end */
+        return -1;
+    }
     return result;
 }
 
 static ssize_t move_no_socket(const call_t *call, const struct iovec *iov, int ct, int events)
 {
+    if (events == POLLOUT && size_of(iov, ct) == 0) {
+        return aco_i_libc.write(call->fd, iov->iov_base, 0); /* does not wait */
+    }
     ssize_t result = events == POLLIN ? preadv2(call->fd, iov, ct, -1, RWF_NOWAIT)
                                       : pwritev2(call->fd, iov, ct, -1, RWF_NOWAIT);
     if (result >= 0 || (errno != EAGAIN && errno != EOPNOTSUPP && errno != ENOSYS)) {
@@ -278,18 +233,25 @@ ssize_t aco_read_all(int fd, void *buf, size_t sz)
 
 static ssize_t try_sendmsg(call_t *call)
 {
+    if ((call->done != 0 || call->has_waited) && !aco_i_may_go_on(call)) {
+        return -1;
+    }
     if (call->done == 0) {
         return aco_i_libc.sendmsg(call->fd, call->msg, call->flags | MSG_DONTWAIT);
     }
     struct iovec window[WINDOW];
     struct msghdr msg = {.msg_iov = window, .msg_iovlen = (size_t)rest_of(window, call)};
-    return aco_i_libc.sendmsg(call->fd, &msg, call->flags | MSG_DONTWAIT);
+    return aco_i_libc.sendmsg(call->fd, &msg, call->flags | MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 static ssize_t try_send(call_t *call)
 {
+    if ((call->done != 0 || call->has_waited) && !aco_i_may_go_on(call)) {
+        return -1;
+    }
+    int no_signal = call->done != 0 ? MSG_NOSIGNAL : 0;
     return aco_i_libc.send(call->fd, (char *)call->iov->iov_base + call->done,
-                           call->iov->iov_len - call->done, call->flags | MSG_DONTWAIT);
+                           call->iov->iov_len - call->done, call->flags | MSG_DONTWAIT | no_signal);
 }
 
 static ssize_t try_write(call_t *call)
@@ -322,7 +284,7 @@ static inline ssize_t send_whole(call_t *call, size_t sz, try_t try)
         if (result == 0) {
             break;
         }
-    } while (call->done < sz);
+    } while (call->done < sz && (call->flags & MSG_DONTWAIT) == 0);
     return (ssize_t)call->done;
 }
 
@@ -330,7 +292,7 @@ ssize_t aco_write(int fd, const void *buf, size_t sz)
 {
     struct iovec iov = {(void *)(uintptr_t)buf, sz};
     call_t call = {.fd = fd, .entry = aco_i_fd(fd), .iov = &iov, .iov_ct = 1};
-    if (!is_in_task() || call.entry == NULL || sz == 0) {
+    if (!is_in_task() || call.entry == NULL) {
         return aco_i_libc.write(fd, buf, sz);
     }
     return send_whole(&call, sz, try_write);
@@ -388,190 +350,4 @@ ssize_t aco_write_all(int fd, const void *buf, size_t sz)
         done += (size_t)result;
     }
     return (ssize_t)done;
-}
-
-/* ==== Files to sockets ======================================================================= */
-
-/* A system call that waits unless O_NONBLOCK is set, which it is for that time. */
-static ssize_t without_waiting(call_t *call, try_t try)
-{
-    aco_i_lock_fd(call->entry);
-    int flags = aco_i_libc.fcntl(call->fd, F_GETFL);
-    int is_blocking = flags >= 0 && (flags & O_NONBLOCK) == 0;
-    if (is_blocking) {
-        aco_i_libc.fcntl(call->fd, F_SETFL, flags | O_NONBLOCK);
-    }
-    ssize_t result = try(call);
-    int error = errno;
-    if (is_blocking) {
-        aco_i_libc.fcntl(call->fd, F_SETFL, flags);
-    }
-    aco_i_unlock_fd(call->entry);
-    errno = error;
-    return result;
-}
-
-typedef struct {
-    call_t call;
-    int in;
-    int64_t *offset;
-    size_t sz;
-} sendfile_t;
-
-static ssize_t do_sendfile(call_t *call)
-{
-    sendfile_t *s = (sendfile_t *)call;
-    off_t offset = s->offset != NULL ? (off_t)*s->offset : 0;
-    ssize_t result = aco_i_libc.sendfile(call->fd, s->in, s->offset != NULL ? &offset : NULL,
-                                         s->sz);
-    if (s->offset != NULL) {
-        *s->offset = offset;
-    }
-    return result;
-}
-
-static ssize_t try_sendfile(call_t *call)
-{
-    return without_waiting(call, do_sendfile);
-}
-
-/* Has a part of a file read, by a helper if need be: sendfile() would wait for the disk. */
-static void fetch(int fd, const int64_t *offset)
-{
-    char byte;
-    struct iovec iov = {&byte, 1};
-    int64_t at = offset != NULL ? *offset : lseek(fd, 0, SEEK_CUR);
-    if (at >= 0) {
-        aco_i_file_read(fd, &iov, 1, at);
-    }
-}
-
-ssize_t aco_sendfile(int fd, int in, int64_t *offset, size_t sz)
-{
-    sendfile_t s = {{.fd = fd, .entry = aco_i_fd(fd)}, in, offset, sz};
-    if (!is_in_task() || s.call.entry == NULL) {
-        return do_sendfile(&s.call);
-    }
-    size_t done = 0;
-    moment_t moment;
-    while (done < sz) {
-        s.sz = sz - done < FILE_CHUNK ? sz - done : FILE_CHUNK;
-        fetch(in, offset);
-        ssize_t result = until_done(&s.call, EPOLLOUT, try_sendfile, &moment);
-        if (result <= 0) {
-            return result < 0 && done == 0 ? -1 : (ssize_t)done;
-        }
-        done += (size_t)result;
-    }
-    return (ssize_t)done;
-}
-
-/* ==== Connections ============================================================================ */
-
-static ssize_t try_accept(call_t *call)
-{
-    struct pollfd polled = {call->fd, POLLIN, 0};
-    int is_listener = 0;
-    socklen_t sz = sizeof(is_listener);
-    getsockopt(call->fd, SOL_SOCKET, SO_ACCEPTCONN, &is_listener, &sz);
-    if (!is_listener) {
-        return aco_i_libc.accept4(call->fd, call->addr, call->addr_sz,
-                                  call->flags); /* fails at once */
-    }
-    aco_i_lock_fd(call->entry); /* poll() is right only if no other task accepts meanwhile */
-    int result = aco_i_libc.poll(&polled, 1, 0);
-    if (result > 0) {
-        result = aco_i_libc.accept4(call->fd, call->addr, call->addr_sz, call->flags);
-    } else if (result == 0) {
-        errno = EAGAIN;
-        result = -1;
-    }
-    aco_i_unlock_fd(call->entry);
-    return result;
-}
-
-int aco_i_accept(int fd, struct sockaddr *addr, socklen_t *addr_sz, int flags, int is_ours)
-{
-    call_t call = {.fd = fd, .entry = aco_i_fd(fd), .addr = addr, .addr_sz = addr_sz};
-    if (!is_in_task() || call.entry == NULL) {
-        return aco_i_libc.accept4(fd, addr, addr_sz, flags);
-    }
-    call.flags = flags;
-    int protocol = 0;
-    socklen_t sz = sizeof(protocol);
-    moment_t moment;
-    int accepted = (int)until_done(&call, EPOLLIN, try_accept, &moment);
-    if (accepted >= 0) {
-        getsockopt(accepted, SOL_SOCKET, SO_PROTOCOL, &protocol, &sz); /* 0 of local ones */
-        aco_i_own(accepted, protocol == IPPROTO_TCP, is_ours);
-    }
-    return accepted;
-}
-
-int aco_accept4(int fd, struct sockaddr *addr, socklen_t *addr_sz, int flags)
-{
-    return aco_i_accept(fd, addr, addr_sz, flags, 1);
-}
-
-static ssize_t do_connect(call_t *call)
-{
-    return aco_i_libc.connect(call->fd, call->addr, *call->addr_sz);
-}
-
-/* After connect() has said that it goes on by itself. */
-static int wait_for_connection(call_t *call)
-{
-    struct pollfd polled = {call->fd, POLLOUT, 0};
-    int64_t patience = aco_i_patience(call->fd, call->entry, EPOLLOUT);
-    int64_t until = patience == NO_DEADLINE ? NO_DEADLINE : aco_i_after(patience);
-    int ct = patience == 0 ? 0 : aco_i_poll(&polled, 1, until);
-    if (ct <= 0 || (polled.revents & POLLNVAL) != 0) {
-        errno = ct < 0 ? errno : ct == 0 ? EINPROGRESS : EBADF;
-        return -1;
-    }
-    int error = 0;
-    socklen_t sz = sizeof(error);
-    if (getsockopt(call->fd, SOL_SOCKET, SO_ERROR, &error, &sz) != 0 || error != 0) {
-        errno = error != 0 ? error : errno;
-        return -1;
-    }
-    return 0;
-}
-
-int aco_connect(int fd, const struct sockaddr *addr, socklen_t addr_sz)
-{
-    call_t call = {.fd = fd, .entry = aco_i_fd(fd), .addr_sz = &addr_sz};
-    call.addr = (struct sockaddr *)(uintptr_t)addr;
-    if (!is_in_task() || call.entry == NULL) {
-        return aco_i_libc.connect(fd, addr, addr_sz);
-    }
-    uint32_t ct_closed = aco_i_moment(call.entry).ct_closed;
-    int64_t until = -1;
-    for (int64_t pause = 100000;; pause = pause * 2 < MAX_PAUSE ? pause * 2 : MAX_PAUSE) {
-        if (without_waiting(&call, do_connect) == 0) {
-            return 0;
-        }
-        if (errno == EINPROGRESS) {
-            return wait_for_connection(&call);
-        }
-        if (errno != EAGAIN || addr->sa_family != AF_UNIX) {
-            return -1;
-        }
-        /* The queue of a local socket is full: nothing tells when it no longer is. */
-        int64_t patience = until < 0 ? aco_i_patience(fd, call.entry, EPOLLOUT) : 0;
-        until = until >= 0 ? until : patience == NO_DEADLINE ? NO_DEADLINE : aco_i_after(patience);
-        errno = EAGAIN;
-        if (until <= aco_i_clock() || aco_sleep(pause) != 0) {
-            return -1;
-        }
-        if (aco_i_moment(call.entry).ct_closed != ct_closed) {
-            errno = EBADF;
-            return -1;
-        }
-    }
-}
-
-int aco_shutdown(int fd, int how)
-{
-    return aco_i_libc.shutdown(fd, how);
 }

@@ -43,6 +43,7 @@ struct aco_i_fd_s {
     char is_simple;    /* no event but those of data; a short read leaves nothing */
     char is_blocking;  /* neither O_NONBLOCK nor timeouts; of ours, once it was asked */
     char is_no_socket; /* a hint; atomic */
+    char has_hung_up;  /* a hint; atomic */
 };
 
 static fd_t *parts[PARTS]; /* atomic, and never freed */
@@ -165,6 +166,9 @@ void aco_i_happened(uint64_t data, uint32_t events)
         __atomic_store_n(&entry->moment.ct_events, entry->moment.ct_events + 1, __ATOMIC_RELEASE);
         if ((events & ~(uint32_t)(EPOLLIN | EPOLLOUT)) != 0) {
             __atomic_store_n(&entry->is_simple, 0, __ATOMIC_RELAXED);
+        }
+        if ((events & (EPOLLRDHUP | EPOLLHUP)) != 0) {
+            __atomic_store_n(&entry->has_hung_up, 1, __ATOMIC_RELAXED);
         }
         woken = claim_waiting(entry, events, WAIT_EVENT);
     }
@@ -403,6 +407,7 @@ void aco_i_own(int fd, int is_tcp, int is_ours)
     entry->is_ours = (char)is_ours;
     __atomic_store_n(&entry->is_blocking, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&entry->is_no_socket, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&entry->has_hung_up, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&entry->is_simple, (char)is_tcp, __ATOMIC_RELAXED);
     __atomic_store_n(&entry->drained_at, entry->moment.ct_events - 1, __ATOMIC_RELAXED);
     unlock(&entry->lock);
@@ -426,6 +431,11 @@ void aco_i_set_drained(fd_t *entry, moment_t moment)
 int aco_i_is_no_socket(const fd_t *entry)
 {
     return __atomic_load_n(&entry->is_no_socket, __ATOMIC_RELAXED);
+}
+
+int aco_i_has_hung_up(const fd_t *entry)
+{
+    return __atomic_load_n(&entry->has_hung_up, __ATOMIC_RELAXED);
 }
 
 void aco_i_set_no_socket(fd_t *entry)
@@ -492,6 +502,7 @@ int aco_i_close_by(int fd, int (*fn)(void *arg), void *arg)
     __atomic_store_n(&entry->is_simple, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&entry->is_blocking, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&entry->is_no_socket, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&entry->has_hung_up, 0, __ATOMIC_RELAXED);
     int result = fn(arg);
     int error = errno;
     __atomic_store_n(&entry->is_closing, 0, __ATOMIC_RELEASE);

@@ -3,7 +3,7 @@
 #
 # The tests of the runtime, natively in all configurations, for i386, and under sanitizers and
 # memcheck; random programs in a time of their own, and descriptors that are closed and reused at
-# random, which random_*.c make and check.
+# random, which random_*.c make and check; and calls as the kernel answers them, by test_kernel.c.
 #
 # parts: native sanitized others
 
@@ -23,7 +23,7 @@ declare -rA WRAPPED=(
 )
 
 readonly TESTS=(test_{tasks,sync,chan,io,embed,offload,process,observe})
-readonly RANDOM_TESTS=(random_{tasks,descriptors})
+readonly OTHER_TESTS=(random_{tasks,descriptors} test_kernel) # without cmocka, and with arguments
 
 # build COMPILER OPTION...: all the programs, in $TMP.
 build() {
@@ -34,10 +34,10 @@ build() {
         must "$*: $name does not compile" "$@" -std=gnu99 -g "${C_WARNINGS[@]}" "${INCLUDE[@]}" \
             -pthread -c "$name" -o "${objects[-1]}"
     done
-    for name in "${TESTS[@]}" "${RANDOM_TESTS[@]}"; do
+    for name in "${TESTS[@]}" "${OTHER_TESTS[@]}"; do
         read -ra wrapped <<<"${WRAPPED[$name]:-}"
-        library=()
-        [[ $name == random_* ]] || library=(-lcmocka)
+        library=(-lcmocka)
+        [[ " ${OTHER_TESTS[*]} " != *" $name "* ]] || library=()
         must "$*: $name.c does not build" "$@" -std=gnu99 -g "${C_WARNINGS[@]}" "${INCLUDE[@]}" \
             -pthread "runtime/tests/$name.c" "${objects[@]}" "${wrapped[@]/#/-Wl,--wrap=}" \
             -o "$TMP/$name" "${library[@]}"
@@ -52,6 +52,7 @@ check() {
     for name in "${TESTS[@]}"; do
         must "$*: $name fails" "$TMP/$name"
     done
+    must "$*: a task sees what no thread does" "$TMP/test_kernel" $((20000 / ct)) "$SEED"
     must "$*: a random program fails" "$TMP/random_tasks" "$ct" "$SEED"
     must "$*: random descriptors" "$TMP/random_descriptors" $((ct * 5)) "$SEED"
     # To TSan it is a race if one thread closes what another one reads.
