@@ -271,15 +271,38 @@ int aco_open(const char *path, int flags, ...)
 
 /* ==== Syncing ================================================================================ */
 
+typedef struct {
+    int fd, result;
+    const fd_t *entry;
+    moment_t since;
+} syncing_t;
+
 static void *do_fsync(void *arg)
 {
-    return (void *)(intptr_t)aco_i_libc.fsync((int)(intptr_t)arg);
+    syncing_t *s = (syncing_t *)arg;
+    if (s->entry != NULL && aco_i_moment(s->entry).ct_closed != s->since.ct_closed) {
+        errno = EBADF; /* closed before its turn came */
+    } else {
+        s->result = aco_i_libc.fsync(s->fd);
+    }
+    return s;
 }
 
 int aco_fsync(int fd)
 {
-    void *result;
-    outcome_t outcome = aco_i_offload(HELPERS_FOR_FILES, do_fsync, (void *)(intptr_t)fd, NULL,
-                                      &result);
-    return outcome == WAIT_EVENT ? (int)(intptr_t)result : aco_i_result(outcome);
+    void *ignored;
+    syncing_t *s = (syncing_t *)aco_i_allocate(sizeof(*s));
+    if (s == NULL) {
+        errno = ENOMEM;
+        return -1;
+    }
+    *s = (syncing_t){.fd = fd, .result = -1, .entry = aco_i_fd(fd)};
+    if (s->entry != NULL) {
+        s->since = aco_i_moment(s->entry);
+    }
+    outcome_t outcome = aco_i_offload(HELPERS_FOR_FILES, do_fsync, s, NULL, &ignored);
+    int result = outcome == WAIT_EVENT ? s->result : aco_i_result(outcome), error = errno;
+    aco_i_release(s);
+    errno = error;
+    return result;
 }

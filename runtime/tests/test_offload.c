@@ -266,6 +266,13 @@ static void *writes_too_late(void *arg)
     return arg;
 }
 
+static void *syncs_too_late(void *arg)
+{
+    ct_written++;
+    CHECK_FAILS(aco_fsync(written_fd), EBADF);
+    return arg;
+}
+
 /* The number goes to another file before a helper has time for the write. */
 static void *closes_what_is_to_be_written(void *arg)
 {
@@ -274,12 +281,14 @@ static void *closes_what_is_to_be_written(void *arg)
     sleep_until(&ct_calls, 1);
     written_fd = memfd_create("written", MFD_CLOEXEC);
     aco_task_t *second = aco_spawn(writes_too_late, NULL);
-    sleep_until(&ct_written, 1);
+    aco_task_t *third = aco_spawn(syncs_too_late, NULL);
+    sleep_until(&ct_written, 2);
     CHECK(aco_close(written_fd) == 0);
     CHECK(memfd_create("other", MFD_CLOEXEC) == written_fd);
     aco_task_cancel(first);
     sem_post(&gate);
     CHECK(aco_join(first, NULL) == 0 && aco_join(second, NULL) == 0);
+    CHECK(aco_join(third, NULL) == 0);
     CHECK(lseek(written_fd, 0, SEEK_END) == 0);
     CHECK(aco_close(written_fd) == 0);
     return arg;
