@@ -102,6 +102,10 @@ int aco_run_once(int64_t timeout)
     if (loop->first_ready != NULL || __atomic_load_n(&loop->inbox, __ATOMIC_SEQ_CST) != NULL) {
         aco_i_wake_loop(loop);
     }
+    int has_tasks = __atomic_load_n(&loop->runtime->ct_tasks, __ATOMIC_SEQ_CST) != 0;
+    if (!has_tasks) { /* perhaps the thread won't run it again */
+        aco_i_forget_loop(loop);
+    }
     errno = error;
-    return __atomic_load_n(&loop->runtime->ct_tasks, __ATOMIC_SEQ_CST) != 0;
+    return has_tasks;
 }

@@ -486,8 +486,8 @@ HIDDEN int aco_i_is_no_socket(const fd_t *entry);
 /* For two system calls that must not be parted by another task's. */
 SHARED void aco_i_lock_fd(fd_t *entry);
 SHARED void aco_i_unlock_fd(fd_t *entry);
-/* Before the epoll_fd of a loop is closed. */
-HIDDEN void aco_i_forget_loop(const loop_t *loop);
+/* Leaves all descriptors to other loops: of a loop that ends, or may not run for long. */
+HIDDEN void aco_i_forget_loop(loop_t *loop);
 
 /* ---- io.c ---- */
 

@@ -176,7 +176,7 @@ void aco_i_happened(uint64_t data, uint32_t events)
     make_all_ready(woken);
 }
 
-void aco_i_forget_loop(const loop_t *loop)
+void aco_i_forget_loop(loop_t *loop)
 {
     for (int i = 0; i < PARTS && loop->has_descriptors; i++) {
         fd_t *part = __atomic_load_n(&parts[i], __ATOMIC_ACQUIRE);
@@ -184,13 +184,14 @@ void aco_i_forget_loop(const loop_t *loop)
             node_t *woken = NULL; /* tasks of other runtimes: they find another loop */
             lock(&part[j].lock);
             if (part[j].loop == loop) {
-                part[j].loop = NULL;
+                forget(i * ENTRIES + j, &part[j]);
                 woken = claim_waiting(&part[j], UINT32_MAX, WAIT_EVENT);
             }
             unlock(&part[j].lock);
             make_all_ready(woken);
         }
     }
+    loop->has_descriptors = 0;
 }
 
 /* ==== Waiting ================================================================================ */

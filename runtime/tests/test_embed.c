@@ -158,12 +158,64 @@ static void test_threads(void **state)
     assert_int_equal(ct_failed, 0);
 }
 
+/* ==== A descriptor that tasks of two threads wait for ======================================== */
+
+static int shared[2], is_waiting; /* atomic */
+
+static void *reads_shared(void *arg)
+{
+    char byte;
+    ssize_t got = aco_read(shared[0], &byte, 1);
+    CHECK(arg == NULL ? got == 1 : got < 0 && errno == ECANCELED);
+    return NULL;
+}
+
+static void *waits_elsewhere(void *arg)
+{
+    aco_task_t *task = aco_spawn(reads_shared, NULL);
+    aco_yield();
+    __atomic_store_n(&is_waiting, 1, __ATOMIC_RELEASE);
+    CHECK(aco_join(task, NULL) == 0);
+    return arg;
+}
+
+static void *runs_elsewhere(void *arg)
+{
+    CHECK(aco_run(NULL, waits_elsewhere, NULL, NULL) == 0);
+    return arg;
+}
+
+/* The loop that watches it has no tasks any more, so nobody runs it. */
+static void test_leaves_descriptors(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    ct_failed = is_waiting = 0;
+    assert_int_equal(pipe(shared), 0);
+    assert_true(aco_loop_fd() >= 0);
+    aco_task_t *task = aco_spawn(reads_shared, "is cancelled");
+    assert_int_equal(aco_run_once(0), 1);
+    assert_int_equal(pthread_create(&thread, NULL, runs_elsewhere, NULL), 0);
+    while (!__atomic_load_n(&is_waiting, __ATOMIC_ACQUIRE)) {
+        usleep(100);
+    }
+    aco_task_cancel(task);
+    while (aco_run_once(0) != 0)
+        continue;
+    assert_int_equal(write(shared[1], "x", 1), 1);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(aco_join(task, NULL), 0);
+    assert_true(close(shared[0]) == 0 && close(shared[1]) == 0);
+    assert_int_equal(ct_failed, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_turns),
         cmocka_unit_test(test_wakes),
         cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_leaves_descriptors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
