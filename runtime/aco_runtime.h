@@ -462,13 +462,18 @@ int aco_wait_signal(const sigset_t *set, siginfo_t *info);
 
 /* ==== Looking inside ========================================================================= */
 
-/* Prints a line for each task of the process that has not ended: id, name, state, what it waits for
- * and since when, deadline, bytes of its stack that it uses. What runs on other threads meanwhile
- * is shown as it happens to be. */
+/* Prints the tasks of the process that have not ended: id, name, state, what each waits for and
+ * since when, deadline, bytes of its stack that it uses, and a backtrace. Tasks that wait for the
+ * same in the same place are one entry, with their number. What runs on other threads meanwhile is
+ * shown as it happens to be; threads that run a task are interrupted by SIGURG to tell where,
+ * unless the program uses that itself. Once it has taken 5 s, further tasks have no backtraces. */
 void aco_print_tasks(FILE *stream);
 
-/* Prints that on stderr whenever the process gets `signal`, by a thread that waits for it. Fails as
- * pipe2(2), pthread_create(3) and sigaction(2) do. */
+/* Prints that on stderr whenever the process gets `signal`, by a thread that waits for it. If it is
+ * SIGABRT or that of a fault (SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP), the handler prints
+ * the list, without malloc(), and then the signal does what it would have done; call it before
+ * aco_run(), so that stack overflows are told, too. Fails as pipe2(2), pthread_create(3) and
+ * sigaction(2) do. */
 int aco_print_tasks_on(int signal);
 
 /* What the runtimes of the process have, and did so far. */

@@ -15,7 +15,9 @@
  *   io.c      input and output; connect.c: connections, sendfile(); net.c: listening and dialling
  *   process.c ends of processes, signals
  *   sync.c    mutexes and similar; chan.c: channels and select
- *   print.c   the tasks there are; metrics.c: numbers
+ *   text.c    text without malloc; cfi.c, unwind.c: backtraces; symbols.c: names of places
+ *   places.c  where tasks are; print.c: the list of them; report.c: that on signals
+ *   metrics.c numbers
  *   files.c   files; names.c: name look-ups
  *   libc.c    the functions of libc that hooks replace, as the runtime itself calls them
  *
@@ -145,6 +147,8 @@ static inline uint64_t add_to(uint64_t *ct, uint64_t added)
 /* Locks are held for a few instructions, and never across a wait. */
 typedef aco_i_lock_t lock_t;
 SHARED void aco_i_lock_slowly(lock_t *lock);
+/* Tries for some ms, for callers that go on in any case. Whether it has the lock. */
+HIDDEN int aco_i_try_to_lock(lock_t *lock);
 
 static inline void lock(lock_t *lock)
 {
@@ -329,6 +333,8 @@ struct loop_s {
     int index;           /* in its runtime */
     int error_at_start;
     pthread_t thread;
+    int tid;         /* of its thread, for tgkill() */
+    void *alt_stack; /* for handlers of its thread; NULL: none is needed */
     uint64_t ct_started, ct_switches, ct_wakes, ct_polls, ct_offloads;
     int64_t turn_began;  /* 0: no task has run since the last look */
     aco_task_t *sampled; /* a ready task, whose delay is to be counted; NULL: none */
@@ -504,7 +510,7 @@ HIDDEN int aco_i_start(loop_t *loop, aco_task_t *task);
 /* What is left to do after the last switch from a task. */
 HIDDEN void aco_i_reap(loop_t *loop, aco_task_t *task);
 HIDDEN void aco_i_free_chunks(runtime_t *runtime);
-/* Calls `fn` for each task that has not ended. */
+/* Calls `fn` for each task that has not ended, while they go on. In signal handlers, too. */
 HIDDEN void aco_i_each_task(runtime_t *runtime,
                             void (*fn)(const aco_task_t *, int64_t now, void *arg), void *arg);
 /* Ends the process with a message of the running task. */
@@ -515,6 +521,9 @@ SHARED ACO_NORETURN void aco_i_misuse_of(const char *call, const char *rule);
 HIDDEN runtime_t *aco_i_begin_runtime(const aco_run_options_t *options);
 HIDDEN void aco_i_end_runtime(runtime_t *runtime);
 HIDDEN void aco_i_each_runtime(void (*fn)(runtime_t *runtime, void *arg), void *arg);
+/* The runtimes there are, `most` at most, which then stay until each is untouched. In signal
+ * handlers, too. Returns their number. */
+HIDDEN int aco_i_touch_runtimes(runtime_t **runtimes, int most);
 
 /* ---- sync.c ---- */
 
@@ -541,8 +550,120 @@ SHARED outcome_t aco_i_offload(helpers_kind_t kind, void *(*fn)(void *), void *a
 /* Ends the helpers of a runtime that has no tasks. */
 HIDDEN void aco_i_end_helpers(runtime_t *runtime);
 
+/* ---- unwind.c ---- */
+
+/* A part of the program: the program itself, or a shared library. */
+typedef struct {
+    uintptr_t low, high, base;
+    const char *path;
+    const unsigned char *frames; /* .eh_frame_hdr */
+} aco_i_module_t;
+
+/* The bytes from address `low` on, which are at `copy`. */
+typedef struct {
+    uintptr_t low;
+    size_t sz;
+    const char *copy;
+} aco_i_stack_t;
+
+/* `link` is the return address of processors that have it in a register. */
+typedef struct {
+    uintptr_t pc, sp, bp, link;
+} aco_i_registers_t;
+
+/* Finds the modules of the process, for the functions below; not in signal handlers. */
+HIDDEN void aco_i_find_modules(void);
+/* The module with an address; NULL if there is none. */
+HIDDEN const aco_i_module_t *aco_i_module_of(uintptr_t pc);
+/* The addresses of the frames from the innermost on, each in the instruction that is executed;
+ * `most` at most. Returns their number. */
+HIDDEN int aco_i_unwind(const aco_i_registers_t *from, const aco_i_stack_t *stack, uintptr_t *pcs,
+                        int most);
+
+/* Where the function begins that has an address; 0 if there is none. */
+HIDDEN uintptr_t aco_i_function_at(uintptr_t pc);
+
+/* ---- text.c ---- */
+
+/* Text on its way to a descriptor, by write(2) alone, or to a stream. */
+typedef struct {
+    FILE *stream; /* NULL: to `fd` */
+    int fd;
+    size_t sz;
+    char bytes[512];
+} aco_i_text_t;
+
+HIDDEN void aco_i_put(aco_i_text_t *text, const char *string);
+HIDDEN void aco_i_put_some(aco_i_text_t *text, const char *bytes, size_t sz);
+HIDDEN void aco_i_put_number(aco_i_text_t *text, uint64_t number, unsigned base);
+/* A duration in seconds, with three decimals. */
+HIDDEN void aco_i_put_time(aco_i_text_t *text, int64_t ns);
+HIDDEN void aco_i_flush(aco_i_text_t *text);
+
+/* ---- symbols.c ---- */
+
+/* Puts "function+0x12 (file+0x1234)" of an address. Reads the symbols of the file. */
+HIDDEN void aco_i_put_place(aco_i_text_t *text, uintptr_t pc);
+/* Whether the name of its function begins with `prefix`. */
+HIDDEN int aco_i_is_function(uintptr_t pc, const char *prefix);
+/* Unmaps the file that was read last. */
+HIDDEN void aco_i_end_places(void);
+
+/* ---- places.c ---- */
+
+#define ACO_I_MOST_FRAMES 24
+typedef struct {
+    int ct;
+    uintptr_t pcs[ACO_I_MOST_FRAMES];
+} aco_i_place_t;
+
+/* Sets `registers` to those of the function that contains it. */
+#if defined(__x86_64__)
+#define ACO_I_HERE(registers)                                                                      \
+    __asm__ volatile("leaq 0(%%rip), %0\n\tmovq %%rsp, %1\n\tmovq %%rbp, %2"                       \
+                     : "=&r"((registers).pc), "=&r"((registers).sp), "=&r"((registers).bp))
+#elif defined(__i386__)
+#define ACO_I_HERE(registers)                                                                      \
+    __asm__ volatile("call 1f\n1:\tpopl %0\n\tmovl %%esp, %1\n\tmovl %%ebp, %2"                    \
+                     : "=&r"((registers).pc), "=&r"((registers).sp), "=&r"((registers).bp))
+#elif defined(__aarch64__)
+#define ACO_I_HERE(registers)                                                                      \
+    __asm__ volatile("adr %0, .\n\tmov %1, sp\n\tmov %2, x29"                                      \
+                     : "=&r"((registers).pc), "=&r"((registers).sp), "=&r"((registers).bp))
+#elif defined(__riscv)
+#define ACO_I_HERE(registers)                                                                      \
+    __asm__ volatile("auipc %0, 0\n\tmv %1, sp\n\tmv %2, s0"                                       \
+                     : "=&r"((registers).pc), "=&r"((registers).sp), "=&r"((registers).bp))
+#else
+#define ACO_I_HERE(registers) ((registers).pc = (registers).sp = 0)
+#endif
+
+/* Those of what a signal has interrupted. */
+HIDDEN aco_i_registers_t aco_i_interrupted(const void *ucontext);
+/* Copies memory that need not be there any more; returns the bytes copied from the start on. */
+HIDDEN size_t aco_i_read_memory(void *to, const void *from, size_t sz);
+/* Where a task is that does not run, and was read from memory. One caller at a time. */
+HIDDEN void aco_i_place_of(const aco_task_t *task, aco_i_place_t *place);
+/* Where the running task of the caller's thread is, of which there are the registers. */
+HIDDEN void aco_i_place_here(const aco_task_t *task, const aco_i_registers_t *registers,
+                             aco_i_place_t *place);
+/* Where a task that runs on another thread is: that is interrupted to tell. One caller at a time.
+ * place->ct is 0 if it does not answer in time. */
+HIDDEN void aco_i_ask_place(loop_t *loop, const aco_task_t *task, aco_i_place_t *place);
+
 /* ---- print.c ---- */
 extern HIDDEN const char *const aco_i_reason_names[CT_REASONS];
+/* Prints the list of tasks, by system calls alone. `registers` are those of the caller's thread, or
+ * of what its handler has interrupted. */
+HIDDEN void aco_i_list_tasks(aco_i_text_t *text, const aco_i_registers_t *registers);
+HIDDEN void aco_i_put_frames(aco_i_text_t *text, const aco_i_place_t *place);
+
+/* ---- report.c ---- */
+/* A detached thread that gets no signals; 0, or -1 with errno. */
+HIDDEN int aco_i_start_thread(void *(*fn)(void *), void *arg);
+/* Gives the caller's thread a stack for handlers of faults, if tasks are to be printed on these. */
+HIDDEN void aco_i_begin_alt_stack(loop_t *loop);
+HIDDEN void aco_i_end_alt_stack(loop_t *loop);
 
 /* ---- files.c ---- */
 

@@ -52,6 +52,17 @@ void aco_i_lock_slowly(lock_t *lock)
     }
 }
 
+int aco_i_try_to_lock(lock_t *lock)
+{
+    for (int ct = 0; ct < 10000; ct++) {
+        if (!__atomic_exchange_n(&lock->is_held, 1, __ATOMIC_ACQUIRE)) {
+            return 1;
+        }
+        aco_i_libc.sched_yield();
+    }
+    return 0;
+}
+
 /* ==== Ready tasks ============================================================================ */
 
 static inline void push_ready(loop_t *loop, aco_task_t *task)

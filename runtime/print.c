@@ -1,13 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A list of the tasks there are. */
+/*
+ * The list of all tasks. Those that wait for the same, in the same place, make one entry. All of it
+ * also works in the handler of a fatal signal: memory is mapped, names are read from files, and no
+ * lock is waited for in vain.
+ */
 #include "internal.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <unistd.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define MOST_RUNTIMES 64
+#define MOST_ENTRIES 1024u
+#define CT_SLOTS (2 * MOST_ENTRIES)
+#define CT_IDS 8                        /* of further tasks of an entry that are told */
+#define PLACES_TIME INT64_C(5000000000) /* ns after which places are not looked for any more */
 
 static const char *const state_names[] = {"free", "new", "ready", "running", "waits", "ended"};
 const char *const aco_i_reason_names[CT_REASONS] = {"nothing",
@@ -30,108 +38,291 @@ const char *const aco_i_reason_names[CT_REASONS] = {"nothing",
                                                     "a name look-up",
                                                     "the end of a process"};
 
-static READS_RACILY void print_task(const aco_task_t *task, int64_t now, void *arg)
+/* Tasks that are alike. */
+typedef struct {
+    aco_task_t first; /* as it was: the one that has waited longest */
+    size_t ct;
+    uint64_t ids[CT_IDS]; /* of others */
+    int64_t latest;       /* when the last of them began to wait */
+    aco_i_place_t place;
+} entry_t;
+
+typedef struct {
+    entry_t entries[MOST_ENTRIES];
+    uint16_t slots[CT_SLOTS], order[MOST_ENTRIES]; /* numbers of entries; in slots, plus 1 */
+    size_t ct, ct_tasks, ct_left_out;
+    int64_t now, until;
+    const aco_i_registers_t *registers;
+} list_t;
+
+static list_t *list;
+static lock_t list_lock;
+
+/* ==== Collecting ============================================================================= */
+
+static int is_alike(const entry_t *entry, const aco_task_t *task, const aco_i_place_t *place)
 {
-    FILE *stream = (FILE *)arg;
-    fprintf(stream, "task %" PRIu64 " \"%s\": %s", task->id, aco_task_name(task),
-            state_names[task->state]);
-    if (task->state == TASK_WAITING) {
-        fprintf(stream, " for %s", aco_i_reason_names[task->reason]);
-        if (task->reason == FOR_INPUT || task->reason == FOR_OUTPUT) {
-            fprintf(stream, " of descriptor %d", task->fd);
-        }
-        fprintf(stream, " since %.3f s", (double)(now - task->since) / 1e9);
-    }
-    if (task->deadline != NO_DEADLINE) {
-        fprintf(stream, ", deadline in %.3f s", (double)(task->deadline - now) / 1e9);
-    }
-    if (task->state != TASK_RUNNING && task->sp != NULL) {
-        fprintf(stream, ", %zu bytes of stack", (size_t)(task->stack_top - task->sp));
-    }
-    fprintf(stream, "%s\n", task->is_cancelled ? ", cancelled" : "");
+    return entry->first.state == task->state && entry->first.reason == task->reason &&
+           entry->place.ct == place->ct &&
+           memcmp(entry->place.pcs, place->pcs, (size_t)place->ct * sizeof(place->pcs[0])) == 0;
 }
 
-static void print_of(runtime_t *runtime, void *stream)
+static size_t hash_of(const aco_task_t *task, const aco_i_place_t *place)
 {
-    aco_i_each_task(runtime, print_task, stream);
+    uint64_t hash = (uint64_t)task->state << 8 | (uint64_t)task->reason;
+    for (int i = 0; i < place->ct; i++) {
+        hash = (hash ^ place->pcs[i]) * UINT64_C(0x9e3779b97f4a7c15);
+    }
+    return (size_t)(hash >> 32);
+}
+
+/* The entry for such a task, perhaps a new one, with ct 0; NULL: there is no room. */
+static entry_t *find_entry(const aco_task_t *task, const aco_i_place_t *place)
+{
+    for (size_t i = hash_of(task, place);; i++) {
+        uint16_t *slot = &list->slots[i % CT_SLOTS];
+        entry_t *entry = &list->entries[*slot == 0 ? list->ct : *slot - 1u];
+        if (*slot != 0 && is_alike(entry, task, place)) {
+            return entry;
+        }
+        if (*slot == 0) {
+            if (list->ct == MOST_ENTRIES) {
+                return NULL;
+            }
+            *slot = (uint16_t)++list->ct;
+            entry->ct = 0;
+            entry->place = *place;
+            return entry;
+        }
+    }
+}
+
+static void add_to_entry(entry_t *entry, const aco_task_t *task)
+{
+    uint64_t id = task->id;
+    int is_first = entry->ct == 0 || task->since < entry->first.since;
+    if (entry->ct == 0 || task->since > entry->latest) {
+        entry->latest = task->since;
+    }
+    if (is_first && entry->ct != 0) {
+        id = entry->first.id;
+    }
+    if (is_first) {
+        entry->first = *task;
+    }
+    if (entry->ct > 0 && entry->ct <= CT_IDS) {
+        entry->ids[entry->ct - 1] = id;
+    }
+    entry->ct++;
+}
+
+/* Where the task is, as far as that can be told in time; `task` is what it was meanwhile. */
+static void find_place(const aco_task_t *at, aco_task_t *task, aco_i_place_t *place)
+{
+    place->ct = 0;
+    if (task->state == TASK_RUNNING) {
+        if (task->loop == aco_i_loop) {
+            aco_i_place_here(task, list->registers, place);
+        } else if (aco_i_clock() < list->until) {
+            aco_i_ask_place(task->loop, at, place);
+        }
+        return;
+    }
+    aco_task_t before = *task;
+    for (int tries = 0; tries < 3 && task->co != NULL && aco_i_clock() < list->until; tries++) {
+        before = *task;
+        aco_i_place_of(&before, place);
+        int is_there = aco_i_read_memory(task, at, sizeof(*task)) == sizeof(*task);
+        if (is_there && task->state == before.state && task->suspended == before.suspended &&
+            task->since == before.since && task->id == before.id) {
+            return;
+        }
+        place->ct = 0; /* it has run meanwhile */
+    }
+    *task = before;
+}
+
+static void collect(const aco_task_t *at, int64_t now, void *arg)
+{
+    aco_task_t task;
+    aco_i_place_t place;
+    (void)arg;
+    list->now = now;
+    if (aco_i_read_memory(&task, at, sizeof(task)) != sizeof(task)) {
+        return;
+    }
+    if (task.state == TASK_FREE || task.state >= TASK_ENDED) {
+        return;
+    }
+    find_place(at, &task, &place);
+    entry_t *entry = find_entry(&task, &place);
+    list->ct_tasks++;
+    if (entry != NULL) {
+        add_to_entry(entry, &task);
+    } else {
+        list->ct_left_out++;
+    }
+}
+
+/* Runs before others, then by number. */
+static int is_before(const entry_t *a, const entry_t *b)
+{
+    int a_runs = a->first.state == TASK_RUNNING, b_runs = b->first.state == TASK_RUNNING;
+    return a_runs != b_runs ? a_runs : a->ct != b->ct ? a->ct > b->ct : a->first.id < b->first.id;
+}
+
+static void sort(void)
+{
+    for (size_t i = 0; i < list->ct; i++) {
+        size_t to = i;
+        for (; to > 0 && is_before(&list->entries[i], &list->entries[list->order[to - 1]]); to--) {
+            list->order[to] = list->order[to - 1];
+        }
+        list->order[to] = (uint16_t)i;
+    }
+}
+
+/* ==== Printing =============================================================================== */
+
+void aco_i_put_frames(aco_i_text_t *text, const aco_i_place_t *place)
+{
+    int i = 0;
+    while (i < place->ct && aco_i_is_function(place->pcs[i], "aco_i_")) {
+        i++;
+    }
+    for (; i < place->ct && !aco_i_is_function(place->pcs[i], "enter_task"); i++) {
+        aco_i_put(text, "    at ");
+        aco_i_put_place(text, place->pcs[i]);
+        aco_i_put(text, "\n");
+    }
+    if (place->ct == ACO_I_MOST_FRAMES) {
+        aco_i_put(text, "    and so on\n");
+    }
+}
+
+static void put_name(aco_i_text_t *text, const aco_task_t *task)
+{
+    char name[64];
+    size_t sz = task->name == NULL ? 0 : aco_i_read_memory(name, task->name, sizeof(name));
+    aco_i_put(text, " \"");
+    aco_i_put_some(text, name, strnlen(name, sz));
+    aco_i_put(text, "\"");
+}
+
+static void put_task(aco_i_text_t *text, const aco_task_t *task)
+{
+    aco_i_put(text, "task ");
+    aco_i_put_number(text, task->id, 10);
+    put_name(text, task);
+    aco_i_put(text, ": ");
+    aco_i_put(text, state_names[task->state]);
+    if (task->state == TASK_WAITING && task->reason < CT_REASONS) {
+        aco_i_put(text, " for ");
+        aco_i_put(text, aco_i_reason_names[task->reason]);
+        if (task->reason == FOR_INPUT || task->reason == FOR_OUTPUT) {
+            aco_i_put(text, " of descriptor ");
+            aco_i_put_number(text, (uint64_t)task->fd, 10);
+        }
+        aco_i_put(text, " since ");
+        aco_i_put_time(text, list->now - task->since);
+        aco_i_put(text, " s");
+    }
+    if (task->deadline != NO_DEADLINE) {
+        aco_i_put(text, ", deadline in ");
+        aco_i_put_time(text, task->deadline - list->now);
+        aco_i_put(text, " s");
+    }
+    if (task->state != TASK_RUNNING && task->sp != NULL) {
+        aco_i_put(text, ", ");
+        aco_i_put_number(text, (uint64_t)(task->stack_top - task->sp), 10);
+        aco_i_put(text, " bytes of stack");
+    }
+    aco_i_put(text, task->is_cancelled ? ", cancelled\n" : "\n");
+}
+
+static void put_others(aco_i_text_t *text, const entry_t *entry)
+{
+    aco_i_put(text, "    and ");
+    aco_i_put_number(text, entry->ct - 1, 10);
+    aco_i_put(text, " like it");
+    if (entry->first.state == TASK_WAITING) {
+        aco_i_put(text, ", the last since ");
+        aco_i_put_time(text, list->now - entry->latest);
+        aco_i_put(text, " s");
+    }
+    for (size_t i = 0; i < entry->ct - 1 && i < CT_IDS; i++) {
+        aco_i_put(text, i == 0 ? ": " : ", ");
+        aco_i_put_number(text, entry->ids[i], 10);
+    }
+    aco_i_put(text, entry->ct - 1 > CT_IDS ? ", ...\n" : "\n");
+}
+
+static void put_list(aco_i_text_t *text)
+{
+    sort();
+    for (size_t i = 0; i < list->ct; i++) {
+        const entry_t *entry = &list->entries[list->order[i]];
+        put_task(text, &entry->first);
+        if (entry->ct > 1) {
+            put_others(text, entry);
+        }
+        aco_i_put_frames(text, &entry->place);
+    }
+    if (list->ct_left_out != 0) {
+        aco_i_put(text, "and others in further places: ");
+        aco_i_put_number(text, list->ct_left_out, 10);
+        aco_i_put(text, "\n");
+    }
+    aco_i_end_places();
+}
+
+void aco_i_list_tasks(aco_i_text_t *text, const aco_i_registers_t *registers)
+{
+    runtime_t *runtimes[MOST_RUNTIMES];
+    int is_locked = aco_i_try_to_lock(&list_lock);
+    if (list == NULL) {
+        void *memory = mmap(NULL, sizeof(*list), PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        list = memory == MAP_FAILED ? NULL : (list_t *)memory;
+    }
+    int ct = list == NULL ? 0 : aco_i_touch_runtimes(runtimes, MOST_RUNTIMES);
+    if (list != NULL) {
+        memset(list->slots, 0, sizeof(list->slots));
+        list->ct = list->ct_tasks = list->ct_left_out = 0;
+        list->until = aco_i_clock() + PLACES_TIME;
+        list->registers = registers;
+    }
+    for (int i = 0; i < ct; i++) {
+        aco_i_each_task(runtimes[i], collect, NULL);
+        aco_i_untouch(runtimes[i]);
+    }
+    if (list != NULL) {
+        put_list(text);
+    } else {
+        aco_i_put(text, "no memory for a list of tasks\n");
+    }
+    if (is_locked) {
+        unlock(&list_lock);
+    }
 }
 
 void aco_print_tasks(FILE *stream)
 {
     /* Locks must not be held while `stream` blocks. */
-    char *text = NULL;
+    char *bytes = NULL;
     size_t sz = 0;
-    FILE *memory = open_memstream(&text, &sz);
-    if (memory == NULL) {
+    aco_i_text_t text = {.stream = open_memstream(&bytes, &sz)};
+    aco_i_registers_t registers = {0, 0, 0, 0};
+    if (text.stream == NULL) {
         fprintf(stream, "no memory for a list of tasks\n");
         return;
     }
-    aco_i_each_runtime(print_of, memory);
-    if (fclose(memory) == 0) {
-        fwrite(text, 1, sz, stream);
+    ACO_I_HERE(registers);
+    aco_i_find_modules();
+    aco_i_list_tasks(&text, &registers);
+    aco_i_flush(&text);
+    if (fclose(text.stream) == 0) {
+        fwrite(bytes, 1, sz, stream);
     }
-    free(text);
-}
-
-/* ==== On a signal ============================================================================ */
-
-static struct {
-    pthread_mutex_t mutex;
-    int pipe[2];
-    int is_ready;
-} on_signal = {.mutex = PTHREAD_MUTEX_INITIALIZER};
-
-static void ask_for_list(int signal)
-{
-    int error = errno;
-    (void)signal;
-    while (write(on_signal.pipe[1], "", 1) < 0 && errno == EINTR) {
-    }
-    errno = error;
-}
-
-/* Is a thread of its own, so it also prints if all others hang. */
-static void *print_when_asked(void *arg)
-{
-    char byte;
-    for (;;) {
-        if (read(on_signal.pipe[0], &byte, 1) == 1) {
-            aco_print_tasks(stderr);
-        }
-    }
-    return arg;
-}
-
-/* Makes the pipe and the thread, which gets no signals; 0, or -1 with errno. */
-static int start_printing(void)
-{
-    pthread_t thread;
-    sigset_t all, before;
-    if (pipe2(on_signal.pipe, O_CLOEXEC) != 0) {
-        return -1;
-    }
-    fcntl(on_signal.pipe[1], F_SETFL, O_NONBLOCK); /* if it is full, a list comes anyway */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&thread, NULL, print_when_asked, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error != 0) {
-        close(on_signal.pipe[0]);
-        close(on_signal.pipe[1]);
-        errno = error;
-        return -1;
-    }
-    pthread_detach(thread);
-    on_signal.is_ready = 1;
-    return 0;
-}
-
-int aco_print_tasks_on(int signal)
-{
-    struct sigaction action = {.sa_handler = ask_for_list, .sa_flags = SA_RESTART};
-    sigemptyset(&action.sa_mask);
-    pthread_mutex_lock(&on_signal.mutex);
-    int result = on_signal.is_ready ? 0 : start_printing();
-    pthread_mutex_unlock(&on_signal.mutex);
-    return result == 0 ? sigaction(signal, &action, NULL) : -1;
+    free(bytes);
 }

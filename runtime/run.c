@@ -10,6 +10,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define STACK_SZ ((size_t)256 << 10) /* bytes */
@@ -42,6 +43,8 @@ static int begin_loop(loop_t *loop)
     runtime_t *runtime = loop->runtime;
     loop->error = &errno;
     loop->thread = pthread_self();
+    __atomic_store_n(&loop->tid, (int)syscall(SYS_gettid), __ATOMIC_RELAXED);
+    aco_i_begin_alt_stack(loop);
     loop->now = aco_i_clock();
     loop->random = (uint32_t)loop->now | 1;
     aco_stack_pool_t *pool = aco_stack_pool_try_new(runtime->stack_sz, runtime->pool_flags);
@@ -70,6 +73,7 @@ static void end_loop(loop_t *loop)
         aco_destroy(loop->main_co);
     }
     aco_i_release(loop->timers);
+    aco_i_end_alt_stack(loop);
 }
 
 /* When nothing is left that might wake the loop. */
@@ -224,6 +228,19 @@ void aco_i_each_runtime(void (*fn)(runtime_t *runtime, void *arg), void *arg)
         fn(runtime, arg);
     }
     unlock(&all.lock);
+}
+
+READS_RACILY int aco_i_touch_runtimes(runtime_t **runtimes, int most)
+{
+    int ct = 0, is_locked = aco_i_try_to_lock(&all.lock);
+    for (runtime_t *runtime = all.first; runtime != NULL && ct < most; runtime = runtime->next) {
+        aco_i_touch(runtime);
+        runtimes[ct++] = runtime;
+    }
+    if (is_locked) {
+        unlock(&all.lock);
+    }
+    return ct;
 }
 
 /* 0, or what is wrong with the options or the caller. */

@@ -128,15 +128,18 @@ READS_RACILY void aco_i_each_task(runtime_t *runtime,
                                   void (*fn)(const aco_task_t *, int64_t, void *), void *arg)
 {
     int64_t now = aco_i_clock();
-    lock(&runtime->lock);
-    for (const struct chunk_s *chunk = runtime->chunks; chunk != NULL; chunk = chunk->next) {
+    int is_locked = aco_i_try_to_lock(&runtime->lock);
+    const struct chunk_s *chunk = runtime->chunks; /* they stay, and others come before them */
+    if (is_locked) {
+        unlock(&runtime->lock);
+    }
+    for (; chunk != NULL; chunk = chunk->next) {
         for (size_t i = 0; i < CT_TASKS_A_CHUNK; i++) {
             if (chunk->tasks[i].state != TASK_FREE && chunk->tasks[i].state != TASK_ENDED) {
                 fn(&chunk->tasks[i], now, arg);
             }
         }
     }
-    unlock(&runtime->lock);
 }
 
 /* ==== Start and end ========================================================================== */

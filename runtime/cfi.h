@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What cfi.c and unwind.c share: call-frame information. */
+#ifndef ACO_RUNTIME_CFI_H
+#define ACO_RUNTIME_CFI_H
+
+#include "internal.h"
+
+/* DWARF's numbers of registers; R_PC is the return address's. */
+#if defined(__x86_64__)
+enum { R_BP = 6, R_SP = 7 };
+#elif defined(__i386__)
+enum { R_SP = 4, R_BP = 5 };
+#elif defined(__aarch64__)
+enum { R_BP = 29, R_SP = 31 };
+#elif defined(__riscv)
+enum { R_SP = 2, R_BP = 8 };
+#else
+enum { R_SP = 13, R_BP = 11 };
+#endif
+#define CT_REGISTERS 33
+
+typedef const unsigned char *bytes_t;
+
+static inline uintptr_t take_uleb(bytes_t *at)
+{
+    uintptr_t value = 0;
+    unsigned shift = 0;
+    unsigned char byte;
+    do {
+        byte = *(*at)++;
+        value |= shift < 8 * sizeof(value) ? (uintptr_t)(byte & 127) << shift : 0;
+        shift += 7;
+    } while (byte & 128);
+    return value;
+}
+
+static inline uintptr_t take_sleb(bytes_t *at)
+{
+    uintptr_t value = 0;
+    unsigned shift = 0;
+    unsigned char byte;
+    do {
+        byte = *(*at)++;
+        value |= shift < 8 * sizeof(value) ? (uintptr_t)(byte & 127) << shift : 0;
+        shift += 7;
+    } while (byte & 128);
+    if ((byte & 64) && shift < 8 * sizeof(value)) {
+        value |= ~(uintptr_t)0 << shift;
+    }
+    return value;
+}
+
+/* An integer of `sz` bytes. */
+static inline uintptr_t take_fixed(bytes_t *at, size_t sz, int is_signed)
+{
+    uint64_t value = 0;
+    for (size_t i = 0; i < sz; i++) {
+        value |= (uint64_t)(*at)[i] << 8 * i;
+    }
+    *at += sz;
+    if (is_signed && sz < 8 && value >> (8 * sz - 1)) {
+        value |= ~(uint64_t)0 << 8 * sz;
+    }
+    return (uintptr_t)value;
+}
+
+static inline bytes_t skip_block(bytes_t *at)
+{
+    bytes_t block = *at;
+    uintptr_t sz = take_uleb(at);
+    *at += sz;
+    return block;
+}
+
+typedef enum __attribute__((packed)) {
+    KEPT, /* in the register */
+    UNDEFINED,
+    AT_OFFSET, /* in memory at CFA + value */
+    IS_OFFSET, /* CFA + value */
+    IN_REGISTER,
+    AT_EXPRESSION, /* `value` points to the expression */
+    IS_EXPRESSION
+} how_t;
+
+typedef struct {
+    how_t how[CT_REGISTERS];
+    uintptr_t value[CT_REGISTERS];
+    unsigned cfa_register;
+    uintptr_t cfa_offset;
+    bytes_t cfa_expression; /* NULL: it is register + offset */
+} rules_t;
+
+/* How to get from a frame of the function with `pc` to its caller's. */
+typedef struct {
+    rules_t rules;
+    unsigned return_address; /* number of the register */
+    int is_signal_frame;
+} aco_i_row_t;
+
+/* 0: none is known. */
+HIDDEN int aco_i_find_row(uintptr_t pc, aco_i_row_t *row);
+
+#endif

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The list of tasks on a signal: from a thread of its own while the process goes on, or in the
+ * handler if the signal is about to end it.
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define ALT_STACK_SZ ((size_t)128 << 10) /* bytes */
+
+/* ==== While the process goes on ============================================================== */
+
+static struct {
+    pthread_mutex_t mutex;
+    int pipe[2];
+    int is_ready;
+} on_signal = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static void ask_for_list(int signal)
+{
+    int error = errno;
+    (void)signal;
+    while (write(on_signal.pipe[1], "", 1) < 0 && errno == EINTR) {
+    }
+    errno = error;
+}
+
+/* Is a thread of its own, so it also prints if all others hang. */
+static void *print_when_asked(void *arg)
+{
+    char byte;
+    for (;;) {
+        if (read(on_signal.pipe[0], &byte, 1) == 1) {
+            aco_print_tasks(stderr);
+        }
+    }
+    return arg;
+}
+
+int aco_i_start_thread(void *(*fn)(void *), void *arg)
+{
+    pthread_t thread;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&thread, NULL, fn, arg);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error != 0) {
+        errno = error;
+        return -1;
+    }
+    pthread_detach(thread);
+    return 0;
+}
+
+/* Makes the pipe and the thread; 0, or -1 with errno. */
+static int start_printing(void)
+{
+    if (pipe2(on_signal.pipe, O_CLOEXEC) != 0) {
+        return -1;
+    }
+    fcntl(on_signal.pipe[1], F_SETFL, O_NONBLOCK); /* if it is full, a list comes anyway */
+    if (aco_i_start_thread(print_when_asked, NULL) != 0) {
+        int error = errno;
+        close(on_signal.pipe[0]);
+        close(on_signal.pipe[1]);
+        errno = error;
+        return -1;
+    }
+    on_signal.is_ready = 1;
+    return 0;
+}
+
+static int print_on(int signal)
+{
+    struct sigaction action = {.sa_handler = ask_for_list, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    pthread_mutex_lock(&on_signal.mutex);
+    int result = on_signal.is_ready ? 0 : start_printing();
+    pthread_mutex_unlock(&on_signal.mutex);
+    return result == 0 ? sigaction(signal, &action, NULL) : -1;
+}
+
+/* ==== When the process is about to end ======================================================= */
+
+static const int fatal_signals[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
+#define CT_FATAL (sizeof(fatal_signals) / sizeof(fatal_signals[0]))
+
+static struct {
+    struct sigaction former[CT_FATAL];
+    int is_on;         /* for one of them at least; atomic */
+    int printing, tid; /* the signal for which a list is printed, and by whom; printing is atomic */
+} fatal;
+
+static size_t index_of(int signal)
+{
+    size_t i = 0;
+    while (i < CT_FATAL && fatal_signals[i] != signal) {
+        i++;
+    }
+    return i;
+}
+
+/* Has the process end by the signal now, whatever is blocked. */
+static void die_of(int number)
+{
+    struct sigaction action = {.sa_handler = SIG_DFL};
+    sigset_t set;
+    sigemptyset(&action.sa_mask);
+    sigaction(number, &action, NULL);
+    sigemptyset(&set);
+    sigaddset(&set, number);
+    syscall(SYS_tgkill, getpid(), (int)syscall(SYS_gettid), number);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+static void print_and_die(int number, siginfo_t *info, void *ucontext)
+{
+    int none = 0, tid = (int)syscall(SYS_gettid), error = errno;
+    if (!__atomic_compare_exchange_n(&fatal.printing, &none, number, 0, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE)) {
+        for (int i = 0; fatal.tid != tid && i < 10; i++) {
+            aco_i_libc.poll(NULL, 0, 1000); /* another thread prints, and ends the process */
+        }
+        die_of(none);
+    }
+    fatal.tid = tid;
+    aco_i_text_t text = {.fd = STDERR_FILENO};
+    aco_i_registers_t registers = aco_i_interrupted(ucontext);
+    aco_i_put(&text, "The process ends by signal ");
+    aco_i_put_number(&text, (uint64_t)number, 10);
+    aco_i_put(&text, ". Its tasks:\n");
+    aco_i_list_tasks(&text, &registers);
+    aco_i_flush(&text);
+    const struct sigaction *former = &fatal.former[index_of(number)];
+    if (!(former->sa_flags & SA_SIGINFO) && former->sa_handler == SIG_IGN) {
+        die_of(number);
+    }
+    /* The instruction, or abort(), fails again, in the frame that had the fault. */
+    sigaction(number, former, NULL);
+    if (info->si_code <= 0 && number != SIGABRT) {
+        syscall(SYS_tgkill, getpid(), tid, number);
+    }
+    errno = error;
+}
+
+void aco_i_begin_alt_stack(loop_t *loop)
+{
+    stack_t stack;
+    if (!__atomic_load_n(&fatal.is_on, __ATOMIC_RELAXED) || loop->alt_stack != NULL ||
+        sigaltstack(NULL, &stack) != 0 || !(stack.ss_flags & SS_DISABLE)) {
+        return;
+    }
+    void *memory = mmap(NULL, ALT_STACK_SZ, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                        0);
+    stack = (stack_t){.ss_sp = memory, .ss_size = ALT_STACK_SZ};
+    if (memory != MAP_FAILED && sigaltstack(&stack, NULL) == 0) {
+        loop->alt_stack = memory;
+    }
+}
+
+void aco_i_end_alt_stack(loop_t *loop)
+{
+    if (loop->alt_stack != NULL) {
+        stack_t none = {.ss_flags = SS_DISABLE};
+        sigaltstack(&none, NULL);
+        munmap(loop->alt_stack, ALT_STACK_SZ);
+    }
+}
+
+static int print_before_end(int number)
+{
+    struct sigaction action = {.sa_sigaction = print_and_die,
+                               .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
+    struct sigaction former;
+    sigemptyset(&action.sa_mask);
+    aco_i_find_modules();
+    __atomic_store_n(&fatal.is_on, 1, __ATOMIC_RELAXED);
+    if (aco_i_loop != NULL) {
+        aco_i_begin_alt_stack(aco_i_loop);
+    }
+    if (sigaction(number, &action, &former) != 0) {
+        return -1;
+    }
+    if (!(former.sa_flags & SA_SIGINFO) || former.sa_sigaction != print_and_die) {
+        fatal.former[index_of(number)] = former;
+    }
+    return 0;
+}
+
+int aco_print_tasks_on(int signal)
+{
+    return index_of(signal) < CT_FATAL ? print_before_end(signal) : print_on(signal);
+}
