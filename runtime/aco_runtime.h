@@ -462,6 +462,10 @@ int aco_wait_signal(const sigset_t *set, siginfo_t *info);
 
 /* ==== Looking inside ========================================================================= */
 
+/* With ACO_WATCHDOG=50ms or so in the environment, a thread tells on stderr which task has kept
+ * its thread for longer, which tasks wait for each other for ever, and who holds a lock while
+ * others want it. */
+
 /* Prints the tasks of the process that have not ended: id, name, state, what each waits for and
  * since when, deadline, bytes of its stack that it uses, and a backtrace. Tasks that wait for the
  * same in the same place are one entry, with their number. What runs on other threads meanwhile is

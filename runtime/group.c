@@ -42,6 +42,12 @@ aco_group_t *aco_group_new(void)
     return group;
 }
 
+aco_task_t *aco_i_joiner_of(const aco_group_t *group)
+{
+    aco_group_t copy;
+    return aco_i_read_memory(&copy, group, sizeof(copy)) == sizeof(copy) ? copy.joiner : NULL;
+}
+
 int aco_i_enter_group(aco_group_t *group, aco_task_t *task)
 {
     lock(&group->runtime->lock);

@@ -17,7 +17,7 @@
  *   sync.c    mutexes and similar; chan.c: channels and select
  *   text.c    text without malloc; cfi.c, unwind.c: backtraces; symbols.c: names of places
  *   places.c  where tasks are; print.c: the list of them; report.c: that on signals
- *   metrics.c numbers
+ *   metrics.c numbers; watch.c: the watchdog; knots.c: tasks that wait for each other
  *   files.c   files; names.c: name look-ups
  *   libc.c    the functions of libc that hooks replace, as the runtime itself calls them
  *
@@ -309,6 +309,15 @@ typedef struct {
     aco_task_t *task;
 } aco_i_timer_t;
 
+/* What the watchdog has seen at its last tick. */
+typedef struct {
+    const aco_task_t *task;
+    uint64_t ct_switches;
+    int64_t processor_time, at;
+    int64_t kept;  /* ns for which the task has kept its thread so far */
+    int is_asleep; /* the thread, in a system call */
+} watched_t;
+
 struct loop_s {
     aco_task_t *running; /* NULL: the loop itself runs */
     aco_task_t *first_ready, *last_ready;
@@ -334,6 +343,8 @@ struct loop_s {
     int error_at_start;
     pthread_t thread;
     int tid;         /* of its thread, for tgkill() */
+    clockid_t clock; /* of its thread's processor time */
+    watched_t watched;
     void *alt_stack; /* for handlers of its thread; NULL: none is needed */
     uint64_t ct_started, ct_switches, ct_wakes, ct_polls, ct_offloads;
     int64_t turn_began;  /* 0: no task has run since the last look */
@@ -531,6 +542,8 @@ HIDDEN int aco_i_touch_runtimes(runtime_t **runtimes, int most);
 SHARED node_t *aco_i_claim_first(queue_t *queue, outcome_t outcome);
 
 /* ---- group.c ---- */
+/* The task that waits for the end of the group's, which may be gone by now; NULL: none does. */
+HIDDEN aco_task_t *aco_i_joiner_of(const aco_group_t *group);
 HIDDEN int aco_i_enter_group(aco_group_t *group, aco_task_t *task);
 HIDDEN void aco_i_leave_group(aco_task_t *task);
 /* Clears the owner of each group that the task made, before the task ends. */
@@ -606,7 +619,8 @@ HIDDEN void aco_i_flush(aco_i_text_t *text);
 HIDDEN void aco_i_put_place(aco_i_text_t *text, uintptr_t pc);
 /* Whether the name of its function begins with `prefix`. */
 HIDDEN int aco_i_is_function(uintptr_t pc, const char *prefix);
-/* Unmaps the file that was read last. */
+/* Before and after the places of one listing, which one thread makes at a time. */
+HIDDEN void aco_i_begin_places(void);
 HIDDEN void aco_i_end_places(void);
 
 /* ---- places.c ---- */
@@ -657,10 +671,26 @@ extern HIDDEN const char *const aco_i_reason_names[CT_REASONS];
  * of what its handler has interrupted. */
 HIDDEN void aco_i_list_tasks(aco_i_text_t *text, const aco_i_registers_t *registers);
 HIDDEN void aco_i_put_frames(aco_i_text_t *text, const aco_i_place_t *place);
+/* The line of a task, which was read from memory, and its name alone. */
+HIDDEN void aco_i_put_task(aco_i_text_t *text, const aco_task_t *task, int64_t now);
+HIDDEN void aco_i_put_name(aco_i_text_t *text, const aco_task_t *task);
+
+/* ---- watch.c ---- */
+/* Starts the watchdog, once, if ACO_WATCHDOG asks for it. */
+HIDDEN void aco_i_begin_watch(void);
+HIDDEN int aco_i_is_thread_asleep(const loop_t *loop);
+
+/* ---- knots.c ---- */
+/* Tells what it finds; is called every now and then. */
+HIDDEN void aco_i_look_for_knots(runtime_t **runtimes, int ct, int64_t limit);
 
 /* ---- report.c ---- */
-/* A detached thread that gets no signals; 0, or -1 with errno. */
+/* A detached thread that gets no signals, for as long as the process runs; 0, or -1 with errno. */
 HIDDEN int aco_i_start_thread(void *(*fn)(void *), void *arg);
+/* How many of these there are. */
+HIDDEN int aco_i_ct_own_threads(void);
+/* Whether a list is printed because the process ends. */
+HIDDEN int aco_i_is_dying(void);
 /* Gives the caller's thread a stack for handlers of faults, if tasks are to be printed on these. */
 HIDDEN void aco_i_begin_alt_stack(loop_t *loop);
 HIDDEN void aco_i_end_alt_stack(loop_t *loop);

@@ -56,7 +56,6 @@ typedef struct {
 } list_t;
 
 static list_t *list;
-static lock_t list_lock;
 
 /* ==== Collecting ============================================================================= */
 
@@ -200,7 +199,7 @@ void aco_i_put_frames(aco_i_text_t *text, const aco_i_place_t *place)
     }
 }
 
-static void put_name(aco_i_text_t *text, const aco_task_t *task)
+void aco_i_put_name(aco_i_text_t *text, const aco_task_t *task)
 {
     char name[64];
     size_t sz = task->name == NULL ? 0 : aco_i_read_memory(name, task->name, sizeof(name));
@@ -209,11 +208,11 @@ static void put_name(aco_i_text_t *text, const aco_task_t *task)
     aco_i_put(text, "\"");
 }
 
-static void put_task(aco_i_text_t *text, const aco_task_t *task)
+void aco_i_put_task(aco_i_text_t *text, const aco_task_t *task, int64_t now)
 {
     aco_i_put(text, "task ");
     aco_i_put_number(text, task->id, 10);
-    put_name(text, task);
+    aco_i_put_name(text, task);
     aco_i_put(text, ": ");
     aco_i_put(text, state_names[task->state]);
     if (task->state == TASK_WAITING && task->reason < CT_REASONS) {
@@ -224,12 +223,12 @@ static void put_task(aco_i_text_t *text, const aco_task_t *task)
             aco_i_put_number(text, (uint64_t)task->fd, 10);
         }
         aco_i_put(text, " since ");
-        aco_i_put_time(text, list->now - task->since);
+        aco_i_put_time(text, now - task->since);
         aco_i_put(text, " s");
     }
     if (task->deadline != NO_DEADLINE) {
         aco_i_put(text, ", deadline in ");
-        aco_i_put_time(text, task->deadline - list->now);
+        aco_i_put_time(text, task->deadline - now);
         aco_i_put(text, " s");
     }
     if (task->state != TASK_RUNNING && task->sp != NULL) {
@@ -262,7 +261,7 @@ static void put_list(aco_i_text_t *text)
     sort();
     for (size_t i = 0; i < list->ct; i++) {
         const entry_t *entry = &list->entries[list->order[i]];
-        put_task(text, &entry->first);
+        aco_i_put_task(text, &entry->first, list->now);
         if (entry->ct > 1) {
             put_others(text, entry);
         }
@@ -273,13 +272,12 @@ static void put_list(aco_i_text_t *text)
         aco_i_put_number(text, list->ct_left_out, 10);
         aco_i_put(text, "\n");
     }
-    aco_i_end_places();
 }
 
 void aco_i_list_tasks(aco_i_text_t *text, const aco_i_registers_t *registers)
 {
     runtime_t *runtimes[MOST_RUNTIMES];
-    int is_locked = aco_i_try_to_lock(&list_lock);
+    aco_i_begin_places();
     if (list == NULL) {
         void *memory = mmap(NULL, sizeof(*list), PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -301,9 +299,7 @@ void aco_i_list_tasks(aco_i_text_t *text, const aco_i_registers_t *registers)
     } else {
         aco_i_put(text, "no memory for a list of tasks\n");
     }
-    if (is_locked) {
-        unlock(&list_lock);
-    }
+    aco_i_end_places();
 }
 
 void aco_print_tasks(FILE *stream)

@@ -44,6 +44,13 @@ static void *print_when_asked(void *arg)
     return arg;
 }
 
+static int ct_own_threads; /* atomic */
+
+int aco_i_ct_own_threads(void)
+{
+    return __atomic_load_n(&ct_own_threads, __ATOMIC_RELAXED);
+}
+
 int aco_i_start_thread(void *(*fn)(void *), void *arg)
 {
     pthread_t thread;
@@ -57,6 +64,7 @@ int aco_i_start_thread(void *(*fn)(void *), void *arg)
         return -1;
     }
     pthread_detach(thread);
+    __atomic_add_fetch(&ct_own_threads, 1, __ATOMIC_RELAXED);
     return 0;
 }
 
@@ -106,6 +114,11 @@ static size_t index_of(int signal)
         i++;
     }
     return i;
+}
+
+int aco_i_is_dying(void)
+{
+    return __atomic_load_n(&fatal.printing, __ATOMIC_RELAXED) != 0;
 }
 
 /* Has the process end by the signal now, whatever is blocked. */

@@ -45,6 +45,7 @@ static int begin_loop(loop_t *loop)
     loop->thread = pthread_self();
     __atomic_store_n(&loop->tid, (int)syscall(SYS_gettid), __ATOMIC_RELAXED);
     aco_i_begin_alt_stack(loop);
+    pthread_getcpuclockid(loop->thread, &loop->clock);
     loop->now = aco_i_clock();
     loop->random = (uint32_t)loop->now | 1;
     aco_stack_pool_t *pool = aco_stack_pool_try_new(runtime->stack_sz, runtime->pool_flags);
@@ -296,6 +297,7 @@ runtime_t *aco_i_begin_runtime(const aco_run_options_t *options)
     if (aco_i_check_hooks != NULL) {
         aco_i_check_hooks();
     }
+    aco_i_begin_watch();
     runtime_t *runtime = new_runtime(options == NULL ? &defaults : options);
     if (runtime != NULL && begin_loop(&runtime->loops[0]) != 0) {
         int error = errno;

@@ -80,7 +80,7 @@ static void find_symbols(const file_t *file)
     }
 }
 
-void aco_i_end_places(void)
+static void unmap_last(void)
 {
     if (last.file.bytes != NULL) {
         munmap((void *)(uintptr_t)last.file.bytes, last.file.sz);
@@ -91,7 +91,7 @@ void aco_i_end_places(void)
 static void read_module(const aco_i_module_t *module)
 {
     if (last.module != module) {
-        aco_i_end_places();
+        unmap_last();
         last.module = module;
         last.file = map_file(module->path);
         if (last.file.bytes != NULL) {
@@ -132,6 +132,27 @@ static const char *program_name(void)
     ssize_t sz = readlink("/proc/self/exe", path, sizeof(path) - 1);
     path[sz < 0 ? 0 : sz] = '\0';
     return path;
+}
+
+static lock_t places_lock;
+static int is_locked; /* its holder has it; a handler that could not have it goes on without */
+
+void aco_i_begin_places(void)
+{
+    if (aco_i_is_dying()) {
+        is_locked = aco_i_try_to_lock(&places_lock);
+    } else {
+        lock(&places_lock);
+        is_locked = 1;
+    }
+}
+
+void aco_i_end_places(void)
+{
+    unmap_last();
+    if (is_locked) {
+        unlock(&places_lock);
+    }
 }
 
 int aco_i_is_function(uintptr_t pc, const char *prefix)

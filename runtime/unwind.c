@@ -3,9 +3,9 @@
  * Backtraces of tasks that do not run.
  *
  * The unwinders of libgcc and libunwind start where they are called, and read a stack where it was.
- * This one starts from a few registers, and reads a copy of the stack, wherever that lies: of frames
- * that are saved out, or of a task that its thread may resume meanwhile. It reads nothing of the
- * stack but the copy, so a stack that makes no sense ends the backtrace, and does no harm. No
+ * This one starts from a few registers, and reads a copy of the stack, wherever that lies: of
+ * frames that are saved out, or of a task that its thread may resume meanwhile. It reads nothing of
+ * the stack but the copy, so a stack that makes no sense ends the backtrace, and does no harm. No
  * backtraces on 32-bit ARM, which has other tables.
  */
 #include "cfi.h"

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What tells about the tasks of a running program, looked at from outside of it: the list of tasks
-# with their backtraces, alive and when the program dies.
+# with their backtraces, alive and when the program dies; the watchdog.
+#
+# parts: list watch
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -78,12 +80,81 @@ check_foreign() {
     echo "$PROCESSOR: the list of tasks"
 }
 
-check_lists gcc -O2
-if have clang; then
-    check_lists clang -O2 -fno-omit-frame-pointer -DACO_CONFIG_STRESS
-else
-    echo "clang: not found, not tested"
-fi
-check_lists gcc -O0
-[[ " ${WIDTHS[*]} " != *" -m32 "* ]] || check_lists gcc -m32 -O2
-on_each_foreign check_foreign
+check_list_part() {
+    check_lists gcc -O2
+    if have clang; then
+        check_lists clang -O2 -fno-omit-frame-pointer -DACO_CONFIG_STRESS
+    else
+        echo "clang: not found, not tested"
+    fi
+    check_lists gcc -O0
+    [[ " ${WIDTHS[*]} " != *" -m32 "* ]] || check_lists gcc -m32 -O2
+    on_each_foreign check_foreign
+}
+
+# ==== The watchdog ================================================================================
+
+# tells WHAT LINES PATTERN...: a program that would go on for ever makes the watchdog tell what
+# matches, and not more lines of its own than these.
+tells() {
+    local pattern begin=$SECONDS
+    WHAT="watchdog: $1"
+    ACO_WATCHDOG=50ms "$TMP/watch_sample" "$1" 2>"$TMP/said" &
+    SAMPLE=$!
+    for pattern in "${@:3}"; do
+        until grep -Pzq -e "(?m)$pattern" "$TMP/said"; do
+            kill -0 "$SAMPLE" 2>/dev/null || says "$pattern"
+            sleep 0.1
+        done
+    done
+    sleep 1.2
+    kill "$SAMPLE"
+    wait "$SAMPLE" 2>/dev/null || true
+    (($(grep -c '^aco: watchdog' "$TMP/said") <= $2 * (SECONDS - begin + 2))) ||
+        fail "$WHAT: more than once a second: $(<"$TMP/said")"
+    echo "$WHAT: told"
+}
+
+check_watch_part() {
+    local frames='(    at .*\n)*    at' busy=()
+    build watch_sample "${CC%% *}" -O2
+    tells computes 1 "^aco: watchdog: task 2 \"computes\" has kept its thread for 0\.\d+ s: .*\n$frames computes\+" \
+        "for [1-9]\d*\.\d+ s: "
+    tells blocks 1 "^aco: watchdog: task 2 \"blocks\" has kept its thread for .*\n$frames blocks\+"
+    tells holds 1 "^aco: watchdog: a lock is held over a wait, .*\ntask 3 \"\": waits for a mutex .*\n$frames wants\+.*\n  which is held by task 2 \"holds\"\ntask 2 \"holds\": waits for a time .*\n$frames holds\+"
+    tells cycle 1 '^aco: watchdog: deadlock: these tasks wait for each other:\n(task|  )' \
+        "task 2 \"first\": waits for a mutex .*\n$frames locks_one_first\+.*\n  which is held by task 3 \"second\"\n" \
+        "task 3 \"second\": waits for an rwlock .*\n$frames locks_two_first\+.*\n  which is held by task 4 \"third\"\n" \
+        "task 4 \"third\": waits for the end of a task .*\n$frames locks_three_and_joins\+.*\n  which is waited for: task 2 \"first\"\n"
+    tells stands 1 "^aco: watchdog: deadlock: all tasks wait for each other:\ntask 2 \"stands\": waits for a sender .*\n$frames receives\+"
+    WHAT="watchdog: a slow machine"
+    for _ in 1 2 3; do
+        timeout 100 bash -c 'while :; do :; done' &
+        busy+=($!)
+    done
+    ACO_WATCHDOG=100ms "$TMP/watch_sample" calm 2>"$TMP/said" &
+    SAMPLE=$!
+    for _ in {1..5}; do
+        sleep 0.3
+        kill -STOP "$SAMPLE"
+        sleep 0.3
+        kill -CONT "$SAMPLE"
+    done
+    wait "$SAMPLE" || fail "$WHAT: it fails: $(<"$TMP/said")"
+    kill "${busy[@]}"
+    wait "${busy[@]}" 2>/dev/null || true
+    [[ ! -s $TMP/said ]] || fail "$WHAT: a false alarm: $(<"$TMP/said")"
+    WHAT="watchdog: a parked task"
+    ACO_WATCHDOG=50ms run_to_death "$TMP/watch_sample" parked
+    ((STATUS == 142)) || fail "$WHAT: status $STATUS"
+    [[ ! -s $TMP/said ]] || fail "$WHAT: a false alarm: $(<"$TMP/said")"
+    WHAT="watchdog: a setting that makes no sense"
+    ACO_WATCHDOG=50 "$TMP/watch_sample" nothing 2>"$TMP/said"
+    says '^aco: ACO_WATCHDOG is 50: set it to a time such as 50ms or 1.5s$'
+    echo "watchdog: no false alarm"
+}
+
+(($# == 0)) && set -- list watch
+for part; do
+    "check_${part}_part"
+done

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Tasks that wait for each other, for the watchdog: those of a cycle, in which each waits for a
+ * lock that the next one holds, or for its end; and those of a runtime in which nothing can happen
+ * any more. And tasks that hold a lock while they wait themselves. What is read changes meanwhile, so a
+ * knot counts only if the next look finds it as it was.
+ */
+#include "internal.h"
+
+#include <dirent.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define CT_SLOTS 65536u /* a power of two; tasks that wait for locks or ends beyond are left out */
+#define MOST_IN_CYCLE 64
+#define SECOND INT64_C(1000000000)
+
+/* A task that waits, and one that it waits for. */
+typedef struct {
+    const aco_task_t *task, *holder;
+    unsigned visit; /* the start whose way came here; 0: none */
+} edge_t;
+
+static edge_t *edges;
+static size_t ct_edges;
+
+/* What the last message of each kind was about. */
+static struct {
+    uint64_t cycle, held, standstill; /* sums of ids and times of tasks */
+    uint64_t cycle_seen, held_seen, standstill_seen;
+} last;
+
+static edge_t *find_edge(const aco_task_t *task)
+{
+    size_t i = (size_t)(((uintptr_t)task >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 32);
+    for (size_t tries = 0; tries < CT_SLOTS; tries++, i++) {
+        edge_t *edge = &edges[i % CT_SLOTS];
+        if (edge->task == task || edge->task == NULL) {
+            return edge;
+        }
+    }
+    return NULL;
+}
+
+static void add_edge(const aco_task_t *task, const aco_task_t *holder)
+{
+    if (holder == NULL || holder == task || ct_edges >= CT_SLOTS / 2) {
+        return;
+    }
+    edge_t *edge = find_edge(task);
+    ct_edges += edge->task == NULL;
+    *edge = (edge_t){task, holder, 0};
+}
+
+/* ==== Who waits for whom ===================================================================== */
+
+static int read_task(const aco_task_t *at, aco_task_t *task)
+{
+    return aco_i_read_memory(task, at, sizeof(*task)) == sizeof(*task);
+}
+
+/* Waits, and nothing has ended its wait so far. */
+static int is_stuck(const aco_task_t *task)
+{
+    return task->state == TASK_WAITING && task->wait != WAIT_NONE && task->wait < WAIT_EVENT;
+}
+
+/* Who holds the lock that a task waits for; NULL: nobody who is known. */
+static const aco_task_t *holder_of(const aco_task_t *task)
+{
+    const char *queue = (const char *)task->node.queue;
+    aco_mutex_t mutex;
+    aco_rwlock_t rwlock;
+    if (task->reason == FOR_MUTEX && queue != NULL) {
+        queue -= offsetof(aco_mutex_t, waiting);
+        return aco_i_read_memory(&mutex, queue, sizeof(mutex)) == sizeof(mutex) ? mutex.owner
+                                                                                : NULL;
+    }
+    if (task->reason == FOR_RWLOCK && queue != NULL) {
+        queue -= offsetof(aco_rwlock_t, waiting);
+        return aco_i_read_memory(&rwlock, queue, sizeof(rwlock)) == sizeof(rwlock) ? rwlock.writer
+                                                                                   : NULL;
+    }
+    return NULL;
+}
+
+static void add_edges(const aco_task_t *at, int64_t now, void *arg)
+{
+    aco_task_t task;
+    (void)now;
+    (void)arg;
+    if (!read_task(at, &task) || !is_stuck(&task)) {
+        return;
+    }
+    add_edge(at, holder_of(&task));
+    add_edge(task.joiner, task.joiner == NULL ? NULL : at);
+    const aco_task_t *joiner = task.group == NULL ? NULL : aco_i_joiner_of(task.group);
+    add_edge(joiner, joiner == NULL ? NULL : at);
+}
+
+/* ==== Cycles ================================================================================= */
+
+/* Follows the edges from a task to one that was met before on the same way; NULL: they end. */
+static const aco_task_t *follow(edge_t *edge, unsigned visit)
+{
+    while (edge->task != NULL && edge->visit == 0) {
+        edge->visit = visit;
+        edge = find_edge(edge->holder);
+    }
+    return edge->task != NULL && edge->visit == visit ? edge->task : NULL;
+}
+
+static uint64_t sum_of(const aco_task_t *task)
+{
+    return task->id * UINT64_C(0x9e3779b97f4a7c15) + (uint64_t)task->since;
+}
+
+/* The sum of a cycle whose tasks will wait for ever; 0 if it is none. */
+static uint64_t check_cycle(const aco_task_t *first)
+{
+    uint64_t sum = 0;
+    const aco_task_t *at = first;
+    aco_task_t task;
+    for (int ct = 0; ct == 0 || at != first; ct++, at = find_edge(at)->holder) {
+        if (ct == MOST_IN_CYCLE || !read_task(at, &task) || !is_stuck(&task) ||
+            task.deadline != NO_DEADLINE) {
+            return 0;
+        }
+        sum += sum_of(&task);
+    }
+    return sum;
+}
+
+static void put_edge(aco_i_text_t *text, const aco_task_t *at)
+{
+    aco_task_t task, holder;
+    aco_i_place_t place = {.ct = 0};
+    const aco_task_t *next = find_edge(at)->holder;
+    if (!read_task(at, &task)) {
+        return;
+    }
+    aco_i_put_task(text, &task, aco_i_clock());
+    aco_i_place_of(&task, &place);
+    aco_i_put_frames(text, &place);
+    if (next != NULL && read_task(next, &holder)) {
+        int is_lock = task.reason == FOR_MUTEX || task.reason == FOR_RWLOCK;
+        aco_i_put(text, is_lock ? "  which is held by task " : "  which is waited for: task ");
+        aco_i_put_number(text, holder.id, 10);
+        aco_i_put_name(text, &holder);
+        aco_i_put(text, "\n");
+    }
+}
+
+static void tell_cycle(const aco_task_t *first)
+{
+    aco_i_text_t text = {.fd = STDERR_FILENO};
+    const aco_task_t *at = first;
+    aco_i_find_modules();
+    aco_i_begin_places();
+    aco_i_put(&text, "aco: watchdog: deadlock: these tasks wait for each other:\n");
+    do {
+        put_edge(&text, at);
+        at = find_edge(at)->holder;
+    } while (at != first);
+    aco_i_end_places();
+    aco_i_flush(&text);
+}
+
+static void look_for_cycles(void)
+{
+    for (unsigned i = 0; i < CT_SLOTS; i++) {
+        const aco_task_t *first = follow(&edges[i], i + 1);
+        uint64_t sum = first == NULL ? 0 : check_cycle(first);
+        if (sum == 0) {
+            continue;
+        }
+        if (sum == last.cycle_seen && sum != last.cycle) {
+            last.cycle = sum;
+            tell_cycle(first);
+        }
+        last.cycle_seen = sum;
+        return;
+    }
+}
+
+/* ==== Locks that are held ==================================================================== */
+
+/* A task that has waited for a lock longer than the limit, whose holder has waited so long for
+ * something else, while its thread slept, had all the time to go on, and nothing to do. */
+static void look_for_holders(int64_t limit)
+{
+    int64_t now = aco_i_clock();
+    for (unsigned i = 0; i < CT_SLOTS; i++) {
+        aco_task_t task, holder;
+        const edge_t *edge = &edges[i];
+        if (edge->task == NULL || !read_task(edge->task, &task) ||
+            !read_task(edge->holder, &holder) || holder.loop == NULL || !is_stuck(&task) ||
+            !is_stuck(&holder) || (task.reason != FOR_MUTEX && task.reason != FOR_RWLOCK) ||
+            find_edge(edge->holder)->task != NULL || now - task.since < limit ||
+            now - holder.since < limit || !aco_i_is_thread_asleep(holder.loop)) {
+            continue;
+        }
+        uint64_t sum = sum_of(&holder);
+        if (sum == last.held_seen && sum != last.held) {
+            aco_i_text_t text = {.fd = STDERR_FILENO};
+            aco_i_place_t place;
+            last.held = sum;
+            aco_i_find_modules();
+            aco_i_begin_places();
+            aco_i_put(&text, "aco: watchdog: a lock is held over a wait, and others want it:\n");
+            put_edge(&text, edge->task);
+            aco_i_put_task(&text, &holder, now);
+            aco_i_place_of(&holder, &place);
+            aco_i_put_frames(&text, &place);
+            aco_i_end_places();
+            aco_i_flush(&text);
+        }
+        last.held_seen = sum;
+        return;
+    }
+}
+
+/* ==== Standstill ============================================================================= */
+
+typedef struct {
+    uint64_t sum;
+    size_t ct, ct_that_may_wake;
+} standstill_t;
+
+static void count_stuck(const aco_task_t *at, int64_t now, void *arg)
+{
+    static const reason_t reasons[] = {FOR_JOIN, FOR_GROUP,     FOR_MUTEX,      FOR_RWLOCK,
+                                       FOR_COND, FOR_SEMAPHORE, FOR_WAIT_GROUP, FOR_SEND,
+                                       FOR_RECV, FOR_SELECT};
+    standstill_t *s = (standstill_t *)arg;
+    aco_task_t task;
+    int is_found = 0;
+    (void)now;
+    if (!read_task(at, &task) || task.state == TASK_ENDED || task.state == TASK_FREE) {
+        return;
+    }
+    for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++) {
+        is_found |= task.reason == reasons[i];
+    }
+    s->ct++;
+    s->sum += sum_of(&task);
+    s->ct_that_may_wake += !is_found || !is_stuck(&task) || task.deadline != NO_DEADLINE;
+}
+
+/* Threads of the process, or 0 if that can't be told. */
+static int ct_threads(void)
+{
+    int ct = 0;
+    DIR *folder = opendir("/proc/self/task");
+    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
+        ct += entry->d_name[0] != '.';
+    }
+    if (folder != NULL) {
+        closedir(folder);
+    }
+    return ct;
+}
+
+/* Where all tasks wait for tasks, and no other thread is there that could wake one. */
+static void look_for_standstill(runtime_t *runtime)
+{
+    standstill_t s = {0, 0, 0};
+    for (int i = 0; i < runtime->ct_loops; i++) {
+        if (!__atomic_load_n(&runtime->loops[i].is_asleep, __ATOMIC_SEQ_CST) ||
+            runtime->loops[i].timer_fd >= 0) {
+            return;
+        }
+    }
+    aco_i_each_task(runtime, count_stuck, &s);
+    if (s.ct == 0 || s.ct_that_may_wake != 0 ||
+        ct_threads() != runtime->ct_loops + aco_i_ct_own_threads()) {
+        return;
+    }
+    if (s.sum == last.standstill_seen && s.sum != last.standstill && last.cycle_seen == 0) {
+        aco_i_text_t text = {.fd = STDERR_FILENO};
+        aco_i_registers_t none = {0, 0, 0, 0};
+        last.standstill = s.sum;
+        aco_i_put(&text, "aco: watchdog: deadlock: all tasks wait for each other:\n");
+        aco_i_find_modules();
+        aco_i_list_tasks(&text, &none);
+        aco_i_flush(&text);
+    }
+    last.standstill_seen = s.sum;
+}
+
+void aco_i_look_for_knots(runtime_t **runtimes, int ct, int64_t limit)
+{
+    size_t sz = CT_SLOTS * sizeof(*edges);
+    void *memory = mmap(NULL, sz, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+        return;
+    }
+    edges = (edge_t *)memory;
+    ct_edges = 0;
+    for (int i = 0; i < ct; i++) {
+        aco_i_each_task(runtimes[i], add_edges, NULL);
+    }
+    if (ct_edges != 0) {
+        look_for_cycles();
+        look_for_holders(limit);
+    }
+    for (int i = 0; i < ct; i++) {
+        look_for_standstill(runtimes[i]);
+    }
+    munmap(memory, sz);
+}

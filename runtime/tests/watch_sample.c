@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What a watchdog should tell, and what it should not, for test_observe.sh: the argument says which.
+ * The first ones go on until the program is killed.
+ */
+#define _GNU_SOURCE
+#include "aco_runtime.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NOINLINE __attribute__((noinline))
+#define MS INT64_C(1000000)
+#define FOR_EVER INT64_C(1000000000000000)
+
+static aco_mutex_t one, two;
+static aco_rwlock_t three;
+static aco_chan_t *chan;
+static int fds[2];
+static volatile int sink;
+static int is_quiet;
+
+/* ==== To be told ============================================================================= */
+
+static NOINLINE void *computes(void *arg)
+{
+    for (;;) {
+        sink++;
+    }
+    return arg;
+}
+
+static NOINLINE void *blocks(void *arg)
+{
+    char byte;
+    sink += (int)read(fds[0], &byte, 1);
+    return arg;
+}
+
+static NOINLINE void *locks_one_first(void *arg)
+{
+    aco_mutex_lock(&one);
+    aco_yield();
+    sink += aco_mutex_lock(&two);
+    return arg;
+}
+
+static NOINLINE void *locks_two_first(void *arg)
+{
+    aco_mutex_lock(&two);
+    aco_yield();
+    sink += aco_rwlock_read_lock(&three);
+    return arg;
+}
+
+static NOINLINE void *locks_three_and_joins(void *task)
+{
+    aco_rwlock_write_lock(&three);
+    aco_yield();
+    sink += aco_join((aco_task_t *)task, NULL);
+    return NULL;
+}
+
+static void make_cycle(void)
+{
+    static const aco_task_options_t first = {.name = "first"}, second = {.name = "second"},
+                                    third = {.name = "third"};
+    aco_task_t *task;
+    aco_go_with(&first, locks_one_first, NULL, &task);
+    aco_go_with(&second, locks_two_first, NULL, NULL);
+    aco_go_with(&third, locks_three_and_joins, task, NULL);
+    aco_sleep(FOR_EVER); /* other tasks go on */
+}
+
+static NOINLINE void *holds(void *arg)
+{
+    aco_mutex_lock(&one);
+    sink += aco_sleep(FOR_EVER);
+    return arg;
+}
+
+static NOINLINE void *wants(void *arg)
+{
+    sink += aco_mutex_lock(&one);
+    return arg;
+}
+
+static NOINLINE void *receives(void *arg)
+{
+    int item;
+    sink += aco_chan_recv(chan, &item);
+    return arg;
+}
+
+/* ==== Not to be told ========================================================================= */
+
+static int64_t processor_time(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * 1000 * MS + t.tv_nsec;
+}
+
+static void *parks(void *arg)
+{
+    sink += aco_park();
+    return arg;
+}
+
+/* Sends, in the end. */
+static void *is_another_thread(void *arg)
+{
+    int item = 1;
+    while (!__atomic_load_n(&is_quiet, __ATOMIC_ACQUIRE)) {
+        usleep(1000);
+    }
+    usleep(2000000);
+    sink += aco_chan_send(chan, &item);
+    return arg;
+}
+
+/* A signal could wake it. */
+static void stay_parked(void)
+{
+    aco_go(parks, NULL);
+    alarm(2);
+}
+
+/* Does what is right, on a machine that gives it little time, then nothing. */
+static void stay_calm(void)
+{
+    pthread_t thread;
+    chan = aco_chan_new(sizeof(int), 0);
+    pthread_create(&thread, NULL, is_another_thread, NULL);
+    aco_go(receives, NULL);
+    for (int64_t end = aco_now() + 2500 * MS; aco_now() < end; aco_yield()) {
+        for (int64_t until = processor_time() + 10 * MS; processor_time() < until;) {
+            sink++;
+        }
+    }
+    __atomic_store_n(&is_quiet, 1, __ATOMIC_RELEASE);
+}
+
+static void *first(void *arg)
+{
+    const char *what = (const char *)arg;
+    aco_task_options_t options = {.name = what};
+    if (strcmp(what, "computes") == 0) {
+        aco_go_with(&options, computes, NULL, NULL);
+    } else if (strcmp(what, "blocks") == 0) {
+        aco_go_with(&options, blocks, NULL, NULL);
+    } else if (strcmp(what, "holds") == 0) {
+        aco_go_with(&options, holds, NULL, NULL);
+        aco_go(wants, NULL);
+    } else if (strcmp(what, "cycle") == 0) {
+        make_cycle();
+    } else if (strcmp(what, "stands") == 0) {
+        chan = aco_chan_new(sizeof(int), 0);
+        aco_go_with(&options, receives, NULL, NULL);
+    } else if (strcmp(what, "calm") == 0) {
+        stay_calm();
+    } else if (strcmp(what, "parked") == 0) {
+        stay_parked();
+    }
+    return arg;
+}
+
+int main(int argc, char **argv)
+{
+    alarm(100);
+    return argc < 2 || pipe(fds) != 0 ? 98 : aco_run(NULL, first, argv[1], NULL);
+}
