@@ -506,6 +506,7 @@ int aco_i_close_by(int fd, int (*fn)(void *arg), void *arg)
     __atomic_store_n(&entry->has_hung_up, 0, __ATOMIC_RELAXED);
     int result = fn(arg);
     int error = errno;
+    result = result < 0 && error == EINTR ? 0 : result; /* it is closed all the same */
     __atomic_store_n(&entry->is_closing, 0, __ATOMIC_RELEASE);
     unlock(&entry->lock);
     make_all_ready(woken);

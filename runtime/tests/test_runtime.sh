@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The tests of the runtime, natively in all configurations, for i386, and under sanitizers and
-# memcheck; random programs in a time of their own, and descriptors that are closed and reused at
-# random, which random_*.c make and check; and calls as the kernel answers them, by test_kernel.c.
+# memcheck. random_*.c make random programs in a time of their own, and close and reuse descriptors
+# at random; test_kernel.c compares calls with the kernel's, and test_failures.c has those to libc
+# fail.
 #
 # parts: native sanitized others
 
@@ -17,13 +18,18 @@ readonly INCLUDE=(-I. -Iruntime -Iruntime/tests -Iextra/stack_pool)
 # What programs are linked with --wrap for.
 declare -rA WRAPPED=(
     [random_tasks]="clock_gettime epoll_wait syscall"
+    [test_failures]="epoll_create1 epoll_ctl epoll_wait eventfd timerfd_create signalfd socket bind
+        listen accept4 connect poll read write preadv64 pwritev64 recvfrom recvmsg send sendmsg
+        sendfile64 fsync waitpid sigtimedwait mprotect close open64 syscall pthread_create
+        getaddrinfo malloc calloc free mmap munmap"
     [test_io]="getsockopt"
     [test_offload]="pthread_create pthread_cond_timedwait syscall getaddrinfo getnameinfo"
     [test_process]="syscall"
 )
 
 readonly TESTS=(test_{tasks,sync,chan,io,embed,offload,process,observe})
-readonly OTHER_TESTS=(random_{tasks,descriptors} test_kernel) # without cmocka, and with arguments
+# Without cmocka, and with arguments.
+readonly OTHER_TESTS=(random_{tasks,descriptors} test_{kernel,failures})
 
 # build COMPILER OPTION...: all the programs, in $TMP.
 build() {
@@ -35,7 +41,7 @@ build() {
             -pthread -c "$name" -o "${objects[-1]}"
     done
     for name in "${TESTS[@]}" "${OTHER_TESTS[@]}"; do
-        read -ra wrapped <<<"${WRAPPED[$name]:-}"
+        read -d '' -ra wrapped <<<"${WRAPPED[$name]:-}" || true
         library=(-lcmocka)
         [[ " ${OTHER_TESTS[*]} " != *" $name "* ]] || library=()
         must "$*: $name.c does not build" "$@" -std=gnu99 -g "${C_WARNINGS[@]}" "${INCLUDE[@]}" \
@@ -53,6 +59,7 @@ check() {
         must "$*: $name fails" "$TMP/$name"
     done
     must "$*: a task sees what no thread does" "$TMP/test_kernel" $((20000 / ct)) "$SEED"
+    must "$*: not every call may fail" "$TMP/test_failures" $((20000 / ct)) "$SEED"
     must "$*: a random program fails" "$TMP/random_tasks" "$ct" "$SEED"
     must "$*: random descriptors" "$TMP/random_descriptors" $((ct * 5)) "$SEED"
     # To TSan it is a race if one thread closes what another one reads.
