@@ -155,11 +155,11 @@ static void make_all_ready(aco_task_t *claimed)
 
 void aco_task_cancel(aco_task_t *task)
 {
-    if (task == NULL || task->loop == NULL) {
+    if (task == NULL || task->runtime == NULL) {
         aco_i_misuse_of("aco_task_cancel", "no task: pass what aco_spawn() or aco_self() returned");
     }
     aco_task_t *claimed = NULL;
-    runtime_t *runtime = task->loop->runtime;
+    runtime_t *runtime = task->runtime; /* the loop may be another one when it starts */
     lock(&runtime->lock);
     cancel_task(task, &claimed);
     for (aco_group_t *group = task->groups; group != NULL; group = group->next) {

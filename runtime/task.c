@@ -187,7 +187,6 @@ int aco_i_start(loop_t *loop, aco_task_t *task)
     if (task->co == NULL) {
         return -1;
     }
-    task->loop = loop;
     task->stack_top = (const char *)task->co->share_stack->align_retptr;
     loop->ct_tasks++;
     loop->ct_started++;
