@@ -13,12 +13,23 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+/* ns between calls of a function that is called after each turn, while no task runs: doubled each
+ * time */
+#define SHORTEST_PAUSE 1000000
+#define LONGEST_PAUSE (64 * SHORTEST_PAUSE)
+
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key; /* ends the runtime of a thread that ends */
 
 static void end(void *arg)
 {
     loop_t *loop = (loop_t *)arg;
+    if (loop->at_end != NULL) {
+        if (loop->at_end() != 0) {
+            return; /* other threads may still refer to them */
+        }
+        __atomic_sub_fetch(&loop->runtime->ct_tasks, 1, __ATOMIC_SEQ_CST);
+    }
     if (loop->runtime->ct_tasks != 0) {
         aco_i_misuse_of("aco_run_once",
                         "the thread ends before the tasks of its loop: call it "
@@ -34,22 +45,14 @@ static void make_key(void)
     pthread_key_create(&key, end);
 }
 
-/* The loop that the thread has, or a new one; NULL with errno. */
-static loop_t *own_loop(void)
+/* A new loop of the caller; NULL with errno. */
+static loop_t *make_loop(void)
 {
-    loop_t *loop = aco_i_loop;
-    if (loop != NULL) {
-        if (loop->running != NULL || loop->timer_fd < 0) {
-            errno = EBUSY;
-            return NULL;
-        }
-        return loop;
-    }
     runtime_t *runtime = aco_i_begin_runtime(NULL);
     if (runtime == NULL) {
         return NULL;
     }
-    loop = &runtime->loops[0];
+    loop_t *loop = &runtime->loops[0];
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = ACO_I_TIMER};
     loop->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     pthread_once(&once, make_key);
@@ -68,9 +71,30 @@ static loop_t *own_loop(void)
     return aco_i_loop = loop;
 }
 
+loop_t *aco_i_own_loop(int (*at_end)(void))
+{
+    loop_t *loop = aco_i_loop != NULL ? aco_i_loop : make_loop();
+    if (loop != NULL && loop->at_end == NULL && at_end != NULL) {
+        loop->at_end = at_end;
+        __atomic_add_fetch(&loop->runtime->ct_tasks, 1, __ATOMIC_SEQ_CST);
+    }
+    return loop;
+}
+
+/* The same outside of tasks, for a turn of it. */
+static loop_t *loop_to_turn(void)
+{
+    loop_t *loop = aco_i_own_loop(NULL);
+    if (loop != NULL && (loop->running != NULL || loop->timer_fd < 0)) {
+        errno = EBUSY;
+        return NULL;
+    }
+    return loop;
+}
+
 int aco_loop_fd(void)
 {
-    loop_t *loop = own_loop();
+    loop_t *loop = loop_to_turn();
     return loop == NULL ? -1 : loop->epoll_fd;
 }
 
@@ -85,27 +109,59 @@ static void set_timer(const loop_t *loop)
     timerfd_settime(loop->timer_fd, TFD_TIMER_ABSTIME, &time, NULL);
 }
 
-int aco_run_once(int64_t timeout)
+/* Between these, turns may be run. */
+static void leave_sleep(loop_t *loop)
 {
-    loop_t *loop = own_loop();
-    if (loop == NULL) {
-        return -1;
-    }
-    aco_t *before = aco_gtls_co;
-    int error = errno;
     __atomic_store_n(&loop->is_asleep, 0, __ATOMIC_SEQ_CST);
-    aco_i_run_turn(loop, timeout);
-    aco_gtls_co = before;
+}
+
+static void enter_sleep(loop_t *loop)
+{
     loop->turn_began = 0;
     set_timer(loop);
     __atomic_store_n(&loop->is_asleep, 1, __ATOMIC_SEQ_CST);
     if (loop->first_ready != NULL || __atomic_load_n(&loop->inbox, __ATOMIC_SEQ_CST) != NULL) {
         aco_i_wake_loop(loop);
     }
+}
+
+int aco_run_once(int64_t timeout)
+{
+    loop_t *loop = loop_to_turn();
+    if (loop == NULL) {
+        return -1;
+    }
+    aco_t *before = aco_gtls_co;
+    int error = errno;
+    leave_sleep(loop);
+    aco_i_run_turn(loop, timeout);
+    aco_gtls_co = before;
+    enter_sleep(loop);
     int has_tasks = __atomic_load_n(&loop->runtime->ct_tasks, __ATOMIC_SEQ_CST) != 0;
     if (!has_tasks) { /* perhaps the thread won't run it again */
         aco_i_forget_loop(loop);
     }
     errno = error;
     return has_tasks;
+}
+
+void aco_i_run_turns(loop_t *loop, int (*fn)(void *), void *arg)
+{
+    aco_t *before = aco_gtls_co;
+    int64_t most = fn == NULL ? -1 : SHORTEST_PAUSE;
+    uint64_t ct_switches;
+    int result = 0;
+    leave_sleep(loop);
+    do {
+        ct_switches = loop->ct_switches;
+        aco_i_run_turn(loop, most);
+        if (fn != NULL) {
+            aco_gtls_co = before;
+            result = fn(arg);
+            most = loop->ct_switches != ct_switches ? SHORTEST_PAUSE
+                   : most < LONGEST_PAUSE           ? 2 * most
+                                                    : most;
+        }
+    } while (result != -1);
+    enter_sleep(loop);
 }

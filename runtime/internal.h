@@ -9,7 +9,7 @@
  *   group.c   groups, and cancelling
  *   offload.c helper threads
  *   run.c     a runtime: its threads, from start to end
- *   embed.c   a loop in another one
+ *   embed.c   a loop in another one; resume.c: tasks that others resume, for compat/
  *   poll.c    descriptors: who waits for them, and closing
  *   call.c    how a call waits and is tried again
  *   io.c      input and output; connect.c: connections, sendfile(); net.c: listening and dialling
@@ -240,6 +240,8 @@ typedef enum __attribute__((packed)) {
     FOR_HELPER,
     FOR_NAME,
     FOR_PROCESS,
+    FOR_RESUME,  /* aco_i_resume() of it */
+    FOR_RESUMED, /* the task that it resumed; no wait is open */
     CT_REASONS
 } reason_t;
 
@@ -260,6 +262,7 @@ struct aco_task_s {
     char is_cancelled; /* atomic */
     char has_token;    /* atomic: aco_unpark() came before aco_park() */
     char has_stack;    /* a stack of a size of its own, not the pool's */
+    char is_unhooked;  /* hooks leave its calls to libc */
     int ct_shields;
     int64_t deadline;
     int64_t since; /* when its wait began */
@@ -322,6 +325,8 @@ struct loop_s {
     aco_task_t *running; /* NULL: the loop itself runs */
     aco_task_t *first_ready, *last_ready;
     unsigned switches_left; /* until the loop looks at what has happened outside */
+    aco_task_t *resumed;    /* by the running task, which has switched to the loop for that */
+    aco_task_t *resumers;   /* tasks to go on when those that they resumed wait, the last first */
     int is_asleep;          /* atomic: who sets it to 0 writes to event_fd */
     aco_task_t *inbox;      /* atomic: tasks made ready by other threads, the last one first */
     int *error;             /* errno of its thread */
@@ -337,6 +342,7 @@ struct loop_s {
     size_t ct_timers, timers_sz;
     int epoll_fd, event_fd;
     int timer_fd;        /* < 0: the loop is not embedded in another one */
+    int (*at_end)(void); /* of its thread; NULL: its tasks must have ended; see aco_i_own_loop() */
     int has_descriptors; /* that its epoll_fd watches, or once did */
     uint32_t random;     /* not 0 */
     int index;           /* in its runtime */
@@ -453,6 +459,11 @@ HIDDEN void aco_i_run_loop(loop_t *loop);
 /* A turn: looks at what has happened, and waits for `most` ns at most (< 0: for ever) if no task is
  * ready; then runs some that are. */
 HIDDEN void aco_i_run_turn(loop_t *loop, int64_t most);
+/* Runs a suspended task, which is in no queue, at once, and returns when that is suspended again.
+ * The caller is a task, or on the thread's own stack. */
+HIDDEN void aco_i_run_now(loop_t *loop, aco_task_t *task);
+/* Takes a task that is ready, or will be in a moment, from the queue that it is in. */
+HIDDEN void aco_i_take_ready(loop_t *loop, aco_task_t *task);
 /* What epoll reports if a loop was woken, and if its timerfd expired. */
 #define ACO_I_INBOX UINT64_MAX
 #define ACO_I_TIMER (UINT64_MAX - 1)
@@ -482,6 +493,8 @@ SHARED moment_t aco_i_moment(const fd_t *entry);
 SHARED int aco_i_wait_for(int fd, fd_t *entry, int events, moment_t since, int64_t until);
 /* poll() in a task, until a point in time. */
 SHARED int aco_i_poll(struct pollfd *fds, nfds_t ct, int64_t until);
+/* Takes a task that won't go on, and whose wait was claimed, from all queues of descriptors. */
+HIDDEN void aco_i_leave_descriptors(aco_task_t *task);
 /* An event of a descriptor, as epoll reports it. */
 HIDDEN void aco_i_happened(uint64_t data, uint32_t events);
 /* Says that a number is new, and with `is_ours` that only aco_close() will close it. */
@@ -492,6 +505,8 @@ SHARED int aco_i_is_known(int fd);
 SHARED int aco_i_close_by(int fd, int (*fn)(void *arg), void *arg);
 /* For how long calls may wait for a descriptor, in ns: what the kernel would do. */
 SHARED int64_t aco_i_patience(int fd, fd_t *entry, int events);
+/* That of a blocking descriptor without timeouts, for compat/; atomic. */
+extern SHARED int64_t aco_i_default_patience;
 /* After a read from a TCP connection that was shorter than asked for, at a moment: there is nothing
  * to be read until the next event. */
 HIDDEN void aco_i_set_drained(fd_t *entry, moment_t moment);
@@ -516,8 +531,11 @@ SHARED int aco_i_accept(int fd, struct sockaddr *addr, socklen_t *addr_sz, int f
 /* A task in no loop; NULL with ENOMEM. */
 HIDDEN aco_task_t *aco_i_new_task(loop_t *loop, void *(*fn)(void *), void *arg);
 HIDDEN void aco_i_free_task(aco_task_t *task);
-/* Gives a task its coroutine; 0, or -1 with ENOMEM. */
-HIDDEN int aco_i_start(loop_t *loop, aco_task_t *task);
+/* Gives a task its coroutine, on `stack` if that is not NULL and it shares its stack; 0, or -1 with
+ * ENOMEM. */
+HIDDEN int aco_i_start(loop_t *loop, aco_task_t *task, aco_share_stack_t *stack);
+/* Drops the frames of a suspended task, so that it begins anew. */
+HIDDEN void aco_i_reset(aco_task_t *task);
 /* What is left to do after the last switch from a task. */
 HIDDEN void aco_i_reap(loop_t *loop, aco_task_t *task);
 HIDDEN void aco_i_free_chunks(runtime_t *runtime);
@@ -535,6 +553,37 @@ HIDDEN void aco_i_each_runtime(void (*fn)(runtime_t *runtime, void *arg), void *
 /* The runtimes there are, `most` at most, which then stay until each is untouched. In signal
  * handlers, too. Returns their number. */
 HIDDEN int aco_i_touch_runtimes(runtime_t **runtimes, int most);
+
+/* ---- embed.c ---- */
+
+/*
+ * The caller's loop, or a new one; NULL with errno. With `at_end`, the thread itself counts as a
+ * task, so that the loop waits while there is no other, and at_end() is called when the thread
+ * ends, to drop the tasks that are left; it returns how many it could not.
+ */
+SHARED loop_t *aco_i_own_loop(int (*at_end)(void));
+/* Runs turns of a loop that is embedded, and calls `fn`, unless NULL, after each, until that
+ * returns -1. */
+SHARED void aco_i_run_turns(loop_t *loop, int (*fn)(void *), void *arg);
+
+/* ---- resume.c ---- */
+
+/* Suspends the running task until aco_i_resume(), and returns 1; 0 if `until` has come before. */
+SHARED int aco_i_wait_for_resume(int64_t until);
+/* A task of the caller's thread that waits for that before it begins. It has a stack of `stack_sz`
+ * bytes at least, or shares `stack`, if that is not NULL. NULL with ENOMEM. */
+SHARED aco_task_t *aco_i_new_suspended(void *(*fn)(void *), void *arg, size_t stack_sz,
+                                       aco_share_stack_t *stack);
+/*
+ * Runs a suspended task at once, and returns when it waits. If it was waiting for a descriptor or a
+ * time, that is as if its time were over. If it waits for a lock or similar, nothing happens. These
+ * three abort, naming `call`, if it is of another thread, runs, or has resumed the caller.
+ */
+SHARED void aco_i_resume(const char *call, aco_task_t *task);
+/* Lets it begin anew when it is resumed next, or frees it. Its frames are dropped. -1: it waits for
+ * a lock or similar, and nothing has happened. */
+SHARED int aco_i_restart(const char *call, aco_task_t *task);
+SHARED int aco_i_drop(const char *call, aco_task_t *task);
 
 /* ---- sync.c ---- */
 

@@ -231,7 +231,7 @@ static outcome_t wait_as_thread(aco_task_t *task)
 static inline aco_task_t *next_in_place(loop_t *loop)
 {
     aco_task_t *next = loop->first_ready;
-    return next != NULL && loop->switches_left != 0 && next->co != NULL &&
+    return next != NULL && loop->switches_left != 0 && loop->resumers == NULL && next->co != NULL &&
                    next->suspended == next->co
                ? pop_ready(loop)
                : NULL;
@@ -327,18 +327,10 @@ int aco_i_result(outcome_t outcome)
 
 /* ==== The loop =============================================================================== */
 
-/* 0: there is no stack for the task, so the turn ends. */
-static int run_task(loop_t *loop, aco_task_t *task)
+/* Switches to a task. When that is suspended or ends, returns the one that goes on: which it has
+ * resumed, or which has resumed it; or NULL. */
+static inline aco_task_t *switch_to(loop_t *loop, aco_task_t *task)
 {
-    if (task->co == NULL && aco_i_start(loop, task) != 0) {
-        push_ready(loop, task); /* until other tasks have ended */
-        loop->switches_left = 0;
-        if (loop->first_ready == task) {
-            struct timespec pause = {0, STARVED_RETRY};
-            nanosleep(&pause, NULL);
-        }
-        return 0;
-    }
     set_running(loop, task);
     if (task->suspended == task->co) {
         aco_resume(task->co);
@@ -356,7 +348,53 @@ static int run_task(loop_t *loop, aco_task_t *task)
             push_ready(loop, task);
         }
     }
+    aco_task_t *next = loop->resumed;
+    loop->resumed = NULL;
+    if (next == NULL && loop->resumers != NULL) {
+        next = loop->resumers;
+        loop->resumers = next->next;
+    }
+    return next;
+}
+
+/* 0: there is no stack for the task, so the turn ends. */
+static int run_task(loop_t *loop, aco_task_t *task)
+{
+    if (task->co == NULL && aco_i_start(loop, task, NULL) != 0) {
+        push_ready(loop, task); /* until other tasks have ended */
+        loop->switches_left = 0;
+        if (loop->first_ready == task) {
+            struct timespec pause = {0, STARVED_RETRY};
+            nanosleep(&pause, NULL);
+        }
+        return 0;
+    }
+    while ((task = switch_to(loop, task)) != NULL) {
+        loop->switches_left++; /* to resume is a call, and no task's turn */
+    }
     return 1;
+}
+
+void aco_i_run_now(loop_t *loop, aco_task_t *task)
+{
+    aco_task_t *self = loop->running;
+    if (self != NULL) {
+        self->reason = FOR_RESUMED;
+        self->since = loop->now;
+        self->next = loop->resumers;
+        loop->resumers = self;
+        loop->resumed = task;
+        suspend(loop, self);
+        return;
+    }
+    aco_t *before = aco_gtls_co;
+    unsigned switches_left = loop->switches_left;
+    int error = errno;
+    loop->switches_left = 1; /* this one */
+    run_task(loop, task);
+    loop->switches_left = switches_left;
+    aco_gtls_co = before;
+    errno = error;
 }
 
 static void empty_inbox(loop_t *loop)
@@ -377,6 +415,22 @@ static void empty_inbox(loop_t *loop)
         loop->ct_wakes++;
         push_ready(loop, task);
     }
+}
+
+void aco_i_take_ready(loop_t *loop, aco_task_t *task)
+{
+    while (task->state != TASK_READY) { /* another thread is making it so */
+        empty_inbox(loop);
+    }
+    aco_task_t *previous = NULL;
+    for (aco_task_t *ready = loop->first_ready; ready != task; ready = ready->next) {
+        previous = ready;
+    }
+    *(previous != NULL ? &previous->next : &loop->first_ready) = task->next;
+    if (loop->last_ready == task) {
+        loop->last_ready = previous;
+    }
+    loop->sampled = loop->sampled == task ? NULL : loop->sampled;
 }
 
 /* Takes one of the tasks that any thread may start. */

@@ -46,6 +46,8 @@ struct aco_i_fd_s {
     char has_hung_up;  /* a hint; atomic */
 };
 
+int64_t aco_i_default_patience = NO_DEADLINE;
+
 static fd_t *parts[PARTS]; /* atomic, and never freed */
 
 static fd_t *add_part(int i)
@@ -323,6 +325,8 @@ static int poll_by(struct pollfd *fds, place_t *places, nfds_t ct, int64_t until
             return result;
         }
         aco_i_open_wait(self, FOR_POLL);
+        self->node.item = places;
+        self->node.kind = ct;
         int entered = enter_all(fds, places, ct, self);
         outcome_t outcome = entered != 0 && aco_i_close_wait(self) ? WAIT_EVENT
                                                                    : aco_i_wait_until(self, until);
@@ -391,6 +395,21 @@ int aco_wait_fd(int fd, int events)
         return -1;
     }
     return ct < 0 ? -1 : polled.revents;
+}
+
+void aco_i_leave_descriptors(aco_task_t *task)
+{
+    if (task->reason == FOR_INPUT || task->reason == FOR_OUTPUT) {
+        leave(aco_i_fd(task->fd), &task->node);
+    } else if (task->reason == FOR_POLL) {
+        place_t *places = (place_t *)task->node.item;
+        for (size_t i = 0; i < task->node.kind; i++) {
+            if (places[i].entry != NULL) {
+                leave(places[i].entry, &places[i].node);
+            }
+        }
+        aco_i_release(places);
+    }
 }
 
 /* ==== What is known of a descriptor ========================================================== */
@@ -466,8 +485,9 @@ static int64_t timeout_of(int fd, int option)
 
 int64_t aco_i_patience(int fd, fd_t *entry, int events)
 {
+    int64_t default_patience = __atomic_load_n(&aco_i_default_patience, __ATOMIC_RELAXED);
     if (__atomic_load_n(&entry->is_blocking, __ATOMIC_RELAXED)) {
-        return NO_DEADLINE;
+        return default_patience;
     }
     moment_t moment = aco_i_moment(entry);
     lock(&entry->lock); /* under which O_NONBLOCK may be set for a moment */
@@ -483,7 +503,7 @@ int64_t aco_i_patience(int fd, fd_t *entry, int events)
     }
     unlock(&entry->lock);
     int64_t timeout = events == EPOLLIN ? in : out;
-    return timeout == 0 ? NO_DEADLINE : timeout;
+    return timeout == 0 ? default_patience : timeout;
 }
 
 /* ==== Closing ================================================================================ */

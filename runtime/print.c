@@ -36,7 +36,9 @@ const char *const aco_i_reason_names[CT_REASONS] = {"nothing",
                                                     "one of several descriptors",
                                                     "a helper thread",
                                                     "a name look-up",
-                                                    "the end of a process"};
+                                                    "the end of a process",
+                                                    "being resumed",
+                                                    "a task that it resumed"};
 
 /* Tasks that are alike. */
 typedef struct {

@@ -156,16 +156,21 @@ static void enter_task(void)
     aco_exit();
 }
 
+/* The share stack of a loop; NULL with ENOMEM. */
+static aco_share_stack_t *share_stack_of(loop_t *loop)
+{
+    if (loop->share_stack == NULL) {
+        loop->share_stack = aco_try_share_stack_new2(loop->runtime->stack_sz, 1);
+    }
+    return loop->share_stack;
+}
+
 /* A coroutine on the stack that the task asked for. */
-static aco_t *new_co(loop_t *loop, aco_task_t *task)
+static aco_t *new_co(loop_t *loop, aco_task_t *task, aco_share_stack_t *shared)
 {
     if (task->shares_stack) {
-        if (loop->share_stack == NULL) {
-            loop->share_stack = aco_try_share_stack_new2(loop->runtime->stack_sz, 1);
-        }
-        return loop->share_stack == NULL
-                   ? NULL
-                   : aco_try_create(loop->main_co, loop->share_stack, 0, enter_task, NULL);
+        shared = shared != NULL ? shared : share_stack_of(loop);
+        return shared == NULL ? NULL : aco_try_create(loop->main_co, shared, 0, enter_task, NULL);
     }
     if (task->stack_sz == 0) {
         return aco_stack_pool_try_create_co(loop->pool, loop->main_co, enter_task, NULL);
@@ -178,12 +183,12 @@ static aco_t *new_co(loop_t *loop, aco_task_t *task)
     return co;
 }
 
-int aco_i_start(loop_t *loop, aco_task_t *task)
+int aco_i_start(loop_t *loop, aco_task_t *task, aco_share_stack_t *stack)
 {
     if (aco_i_reserve_timers(loop, loop->ct_tasks + 1) != 0) {
         return -1;
     }
-    task->co = task->suspended = new_co(loop, task);
+    task->co = task->suspended = new_co(loop, task, stack);
     if (task->co == NULL) {
         return -1;
     }
@@ -191,6 +196,12 @@ int aco_i_start(loop_t *loop, aco_task_t *task)
     loop->ct_tasks++;
     loop->ct_started++;
     return 0;
+}
+
+void aco_i_reset(aco_task_t *task)
+{
+    aco_reset(task->co, enter_task, NULL);
+    task->suspended = task->co;
 }
 
 static void destroy_co(loop_t *loop, aco_task_t *task)

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Tasks that others resume, as coroutines are resumed: aco_i_resume() returns when the task waits,
+ * in whatever call. If that is aco_i_wait_for_resume(), another aco_i_resume() lets it go on; else
+ * its loop does, as with all tasks, when the wait ends.
+ */
+#include "internal.h"
+
+#include <errno.h>
+
+int aco_i_wait_for_resume(int64_t until)
+{
+    aco_task_t *self = aco_i_loop->running;
+    aco_i_open_wait(self, FOR_RESUME);
+    return aco_i_wait_until(self, until) == WAIT_EVENT;
+}
+
+aco_task_t *aco_i_new_suspended(void *(*fn)(void *), void *arg, size_t stack_sz,
+                                aco_share_stack_t *stack)
+{
+    loop_t *loop = aco_i_loop;
+    aco_task_t *task = aco_i_new_task(loop, fn, arg);
+    if (task == NULL) {
+        return NULL;
+    }
+    task->shares_stack = stack != NULL;
+    task->stack_sz = stack != NULL || stack_sz <= loop->runtime->stack_sz ? 0 : stack_sz;
+    if (aco_i_start(loop, task, stack) != 0) {
+        aco_i_free_task(task);
+        errno = ENOMEM;
+        return NULL;
+    }
+    __atomic_add_fetch(&loop->runtime->ct_tasks, 1, __ATOMIC_SEQ_CST);
+    task->state = TASK_WAITING;
+    aco_i_open_wait(task, FOR_RESUME);
+    return task;
+}
+
+static void check(const char *call, const aco_task_t *task)
+{
+    if (task->loop != aco_i_loop) {
+        aco_i_misuse_of(call, "the coroutine is another thread's: leave it to that");
+    }
+    if (task->state == TASK_RUNNING ||
+        (task->state == TASK_WAITING && task->reason == FOR_RESUMED)) {
+        aco_i_misuse_of(call,
+                        "the coroutine runs, or waits for one that it resumed: let it yield "
+                        "first");
+    }
+}
+
+/* Ends the wait of a suspended task, and takes it from the ready queue; 0 if somebody else must. */
+static int take(aco_task_t *task)
+{
+    int wait = __atomic_load_n(&task->wait, __ATOMIC_SEQ_CST);
+    int is_open = wait != WAIT_NONE && wait < WAIT_EVENT;
+    reason_t reason = task->reason;
+    if (is_open && reason != FOR_RESUME && reason != FOR_SLEEP && reason != FOR_INPUT &&
+        reason != FOR_OUTPUT && reason != FOR_POLL) {
+        return 0;
+    }
+    if (!is_open || !aco_i_claim(task, reason == FOR_RESUME ? WAIT_EVENT : WAIT_DEADLINE)) {
+        aco_i_take_ready(task->loop, task);
+    }
+    return 1;
+}
+
+/* The same before its frames are dropped, with which it would have left queues and its timer. */
+static int take_for_good(const char *call, aco_task_t *task)
+{
+    check(call, task);
+    if (!take(task)) {
+        return 0;
+    }
+    if (__atomic_load_n(&task->wait, __ATOMIC_SEQ_CST) != WAIT_NONE) {
+        aco_i_clear_timer(task);
+        aco_i_leave_descriptors(task);
+        dequeue(&task->node);
+    }
+    task->deadline = NO_DEADLINE;
+    task->ct_shields = 0;
+    return 1;
+}
+
+void aco_i_resume(const char *call, aco_task_t *task)
+{
+    check(call, task);
+    if (take(task)) {
+        aco_i_run_now(task->loop, task);
+    }
+}
+
+int aco_i_restart(const char *call, aco_task_t *task)
+{
+    if (!take_for_good(call, task)) {
+        return -1;
+    }
+    aco_i_reset(task);
+    task->state = TASK_WAITING;
+    aco_i_open_wait(task, FOR_RESUME);
+    return 0;
+}
+
+int aco_i_drop(const char *call, aco_task_t *task)
+{
+    if (!take_for_good(call, task)) {
+        return -1;
+    }
+    aco_i_release(task->locals);
+    task->locals = NULL;
+    aco_i_reap(task->loop, task);
+    return 0;
+}
