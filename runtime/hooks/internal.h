@@ -27,11 +27,12 @@
  */
 extern __thread loop_t *aco_i_loop __attribute__((tls_model("initial-exec")));
 
-/* Whether the caller is a task. */
+/* Whether the caller is a task with hooks. */
 static inline int is_in_task(void)
 {
     const loop_t *loop = aco_i_loop;
-    return __builtin_expect(loop != NULL, 0) && loop->running != NULL;
+    return __builtin_expect(loop != NULL, 0) && loop->running != NULL &&
+           !loop->running->is_unhooked;
 }
 
 /* Whether the caller is a child after fork() or vfork() of a process that started the hooks. */
