@@ -110,7 +110,7 @@ run_test() {
 # The scripts; one with a line "# parts: ..." once for each part, which is its argument.
 list_scripts() {
     local script parts
-    for script in {tests,tests/*,extra/*/tests,runtime/tests,tools/*,examples/*,packaging,bench}/test_*.sh; do
+    for script in {tests,tests/*,extra/*/tests,runtime/{,*/}tests,tools/*,examples/*,packaging,bench}/test_*.sh; do
         read -r -a parts < <(sed -n 's/^# parts: //p' "$script" && echo)
         if ((${#parts[@]})); then
             printf "$script %s\n" "${parts[@]}"

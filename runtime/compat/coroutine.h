@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the sources of the compatibility layer share. Programs include co_routine.h. */
+#ifndef ACO_COMPAT_COROUTINE_H
+#define ACO_COMPAT_COROUTINE_H
+
+#include "co_routine.h"
+
+#include "aco_runtime.h"
+
+extern "C" {
+#include "../internal.h"
+}
+
+/* What other libraries than this one must not call. */
+#define PUBLIC __attribute__((visibility("default")))
+
+/* A block for a variable of CO_ROUTINE_SPECIFIC, whose bytes follow. */
+struct specific_t {
+    specific_t *next;
+    uint64_t align[]; /* as malloc() does */
+};
+
+/* The value of a name that co_set_env_list() has listed. */
+struct variable_t {
+    bool is_own; /* not the process's */
+    char *value; /* NULL: not set */
+};
+
+struct stCoRoutine_t {
+    aco_task_t *task; /* NULL: it has ended, its thread has, or it stands for a thread */
+    stCoEpoll_t *thread;
+    pfn_co_routine_t routine;
+    void *arg;
+    const void **values; /* by key */
+    size_t ct_values;
+    specific_t *specifics;
+    variable_t *variables; /* in the order of the list; NULL: none is its own */
+    stShareStack_t *share_stack;
+    size_t stack_sz;
+    bool has_begun;
+    bool is_hooked;
+    stCoRoutine_t *next, *prev; /* of the thread */
+};
+
+/* A thread. */
+struct stCoEpoll_t {
+    stCoRoutine_t main; /* stands for the thread outside of coroutines */
+    stCoRoutine_t *first;
+};
+
+/* The running coroutine, or NULL. */
+HIDDEN stCoRoutine_t *co_i_running();
+HIDDEN void co_i_free_values(stCoRoutine_t *co);
+HIDDEN void co_i_free_variables(stCoRoutine_t *co);
+
+#endif

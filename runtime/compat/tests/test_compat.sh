@@ -1,0 +1,123 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Programs as users of libco write them work with the headers of runtime/compat, natively, for i386
+# and under sanitizers; the headers compile as C++ of every year; misuse ends in a message.
+#
+# parts: native sanitized
+
+# shellcheck source=tests/harness.sh
+. tests/harness.sh
+
+readonly LIBRARY=(runtime/*.c runtime/hooks/*.c extra/stack_pool/aco_stack_pool.c aco.c acosw.S)
+readonly COMPAT=(runtime/compat/*.cc)
+readonly INCLUDE=(-I. -Iruntime -Iruntime/hooks -Iruntime/compat -Iextra/stack_pool)
+# As the library is built: it must not need the C++ library.
+readonly CXX_OPTIONS=(-std=c++11 -fno-exceptions -fno-rtti)
+readonly PROGRAMS=(test_calls test_waits echo_server ten_descriptors producer_consumer specific closures
+    environment threads)
+readonly HEADERS=(runtime/compat/co_*.h)
+readonly MESSAGES=(
+    "co_resume: the coroutine runs, or waits for one that it resumed"
+    "co_resume: the coroutine runs, or waits for one that it resumed"
+    "co_release: the coroutine runs, or waits for one that it resumed"
+    "co_reset: the coroutine runs, or waits for one that it resumed"
+    "co_eventloop: a coroutine calls it"
+    "co_resume: the coroutine is another thread's"
+    "co_yield_ct: no coroutine runs"
+    "co_cond_timedwait: no coroutine runs"
+    "co_resume: no coroutine"
+    "co_release: no coroutine"
+)
+
+# build C_COMPILER CXX_COMPILER OPTION...: the library, in OBJECTS.
+build() {
+    local source cc=$1 cxx=$2 sources
+    shift 2
+    OBJECTS=()
+    read -ra sources <<<"${LIBRARY[*]}"
+    for source in "${sources[@]}"; do
+        OBJECTS+=("$TMP/${source//\//_}.o")
+        must "$cc $*: $source does not compile" "$cc" "$@" -std=gnu99 -g "${C_WARNINGS[@]}" \
+            "${INCLUDE[@]}" -pthread -c "$source" -o "${OBJECTS[-1]}"
+    done
+    read -ra sources <<<"${COMPAT[*]}"
+    for source in "${sources[@]}"; do
+        OBJECTS+=("$TMP/${source//\//_}.o")
+        must "$cxx $*: $source does not compile" "$cxx" "$@" "${CXX_OPTIONS[@]}" -g \
+            "${WARNINGS[@]}" "${INCLUDE[@]}" -pthread -c "$source" -o "${OBJECTS[-1]}"
+    done
+}
+
+# check C_COMPILER CXX_COMPILER OPTION...
+check() {
+    local name cxx=$2
+    build "$@"
+    shift 2
+    for name in "${PROGRAMS[@]}"; do
+        must "$cxx $*: $name.cc does not build" "$cxx" "$@" -std=c++11 -g "${WARNINGS[@]}" \
+            -Iruntime/compat -pthread "runtime/compat/tests/$name.cc" "${OBJECTS[@]}" -ldl \
+            -o "$TMP/$name"
+        must "$cxx $*: $name fails" "${SANITIZED[@]}" "$TMP/$name"
+    done
+    echo "$cxx $*"
+}
+
+# In every dialect of C++, without a warning.
+check_headers() {
+    local dialect header
+    for dialect in c++98 gnu++98 c++11 c++17 c++20; do
+        for header in "${HEADERS[@]}"; do
+            must "$1 -std=$dialect: $header does not compile" "$1" -std="$dialect" \
+                "${WARNINGS[@]}" -fsyntax-only -x c++ -include "$header" /dev/null
+        done
+    done
+    must "$1 -std=c++98: closures do not compile" "$1" -std=c++98 -Wall -Wextra -Werror \
+        -Iruntime/compat -fsyntax-only runtime/compat/tests/closures.cc
+}
+
+check_misuse() {
+    local i
+    must "misuse.cc does not build" "$1" -std=c++11 "${WARNINGS[@]}" -Iruntime/compat -pthread \
+        runtime/compat/tests/misuse.cc "${OBJECTS[@]}" -ldl -o "$TMP/misuse"
+    for i in "${!MESSAGES[@]}"; do
+        run_to_death "$TMP/misuse" "$i"
+        if ((STATUS != 134)) || ! grep -q "^aco: ${MESSAGES[i]}" "$TMP/said"; then
+            fail "misuse $i: status $STATUS, $(<"$TMP/said")"
+        fi
+    done
+}
+
+read -ra compiler <<<"$CC"
+read -ra cxx_compiler <<<"$CXX"
+
+check_native() {
+    compiles_cxx "$CXX" "${cxx_compiler[@]}" || tell_untested
+    check_headers "${cxx_compiler[@]}"
+    check "${compiler[@]}" "${cxx_compiler[@]}" -O2
+    check_misuse "${cxx_compiler[@]}"
+    check "${compiler[@]}" "${cxx_compiler[@]}" -O0 -DACO_CONFIG_STRESS
+    if have clang++; then
+        check_headers clang++
+        check clang clang++ -O2
+    else
+        echo "clang++: not available, not tested"
+    fi
+    if [[ " ${WIDTHS[*]} " == *" -m32 "* ]] &&
+        compiles_cxx "$CXX -m32" "${cxx_compiler[@]}" -m32; then
+        check "${compiler[@]}" "${cxx_compiler[@]}" -m32 -O2
+    fi
+    tell_untested
+}
+
+check_sanitized() {
+    compiles_cxx "$CXX" "${cxx_compiler[@]}" || tell_untested
+    check "${compiler[@]}" "${cxx_compiler[@]}" -O1 -fsanitize=address,undefined \
+        -fno-sanitize-recover=all
+    check "${compiler[@]}" "${cxx_compiler[@]}" -O1 -fsanitize=thread
+}
+
+(($# == 0)) && set -- native sanitized
+for part; do
+    "check_$part"
+done
