@@ -43,6 +43,7 @@ LIBRARY=(aco.c acosw.S extra/*/aco_*.c)
 # Libraries of their own, each on top of the one before it.
 RUNTIME=(runtime/*.c)
 HOOKS=(runtime/hooks/*.c)
+COMPAT=(runtime/compat/*.cc)
 TESTS=(tests/test_*.c extra/*/tests/test_*.c)
 # Other processors: name|emulator|where it finds libraries|options for clang. lld 14 can't link for
 # riscv64.
@@ -58,11 +59,15 @@ readonly PROGRAMS=(test_aco_synopsis test_aco_tutorial_{0..6} test_aco_benchmark
 readonly OUTPUT=output CMOCKA=output/cmocka-1.1.7
 : "${CC:=gcc}" "${CXX:=g++}"
 read -r -a COMPILER <<< "$CC"
+read -r -a CXX_COMPILER <<< "$CXX"
 read -r -a EXTRA_FLAGS <<< "${CFLAGS:-}"
 read -r -a LINK_FLAGS <<< "${LDFLAGS:-}"
 mapfile -t WARNINGS < <(grep -s '^-' tools/warnings)
 # DWARF 4, since memcheck of Debian 12 can't read the version 5 that clang writes.
 readonly OPTIONS=(-std=gnu99 -gdwarf-4 -O2 "${WARNINGS[@]}" -Werror "${EXTRA_FLAGS[@]}" -I.)
+# What is in C++ needs nothing of its library.
+CXX_OPTIONS=("${OPTIONS[@]/#-std=gnu99/-std=c++11}" -fno-exceptions -fno-rtti)
+readonly CXX_OPTIONS=("${CXX_OPTIONS[@]/#-Wstrict-prototypes/-Wall}")
 
 usage_error() {
     printf 'make.sh: %s\n%s\n' "$1" "$USAGE" >&2
@@ -253,19 +258,24 @@ make_default_libraries() {
     ((${#RUNTIME[@]} == 0)) || make_layer aco_runtime "${RUNTIME[@]}" -- "$OUTPUT/libaco.so"
     ((${#HOOKS[@]} == 0)) ||
         make_layer aco_hooks "${HOOKS[@]}" -- "$OUTPUT"/libaco{_runtime,}.so -ldl
+    if ((${#COMPAT[@]} != 0)) && type -P "${CXX_COMPILER[0]}" > /dev/null; then
+        make_layer aco_compat "${COMPAT[@]}" -- "$OUTPUT"/libaco{_hooks,_runtime,}.so -ldl
+    fi
 }
 
 # make_layer NAME SOURCE... -- OPTION...: libNAME.a, and libNAME.so linked with these options.
 make_layer() {
-    local name=$1 source object objects=()
+    local name=$1 source object compile objects=()
     shift
     while [[ $1 != -- ]]; do
         source=$1
         shift
-        object=$OUTPUT/objects/${source%.c}.o
+        object=$OUTPUT/objects/${source%.c*}.o
         objects+=("$object")
-        make_target "$object" "$source" {,runtime/,runtime/hooks/,extra/stack_pool/}*.h -- \
-            "${COMPILE[@]}" -pthread -Iruntime -Iruntime/hooks -Iextra/stack_pool -fPIC \
+        compile=("${COMPILE[@]}")
+        [[ $source != *.cc ]] || compile=("${CXX_COMPILER[@]}" "${CXX_OPTIONS[@]}")
+        make_target "$object" "$source" {,runtime/,runtime/{hooks,compat}/,extra/stack_pool/}*.h -- \
+            "${compile[@]}" -pthread -Iruntime -Iruntime/hooks -Iextra/stack_pool -fPIC \
             -c "$source" -o "$object"
     done
     shift

@@ -26,6 +26,8 @@ MADE=$OUTPUT/install
 LIBRARIES=(aco)
 [[ ! -d runtime ]] || LIBRARIES+=(aco_runtime)
 [[ ! -d runtime/hooks ]] || LIBRARIES+=(aco_hooks)
+# Not built where there is no C++ compiler.
+[[ ! -e $OUTPUT/libaco_compat.so && $1 == install ]] || LIBRARIES+=(aco_compat)
 MAN_PAGES=${2:-}
 
 # The words of CFLAGS that configure the library.
@@ -107,7 +109,7 @@ remove_directories() {
     while read -r directory _; do
         [[ $directory != share/* ]] || directories+=("${directory#share/}")
     done < <(grep '^[^#]' packaging/installed)
-    rmdir --ignore-fail-on-non-empty "$DESTDIR$CMAKEDIR"
+    rmdir --ignore-fail-on-non-empty "$DESTDIR$CMAKEDIR" "$DESTDIR$INCLUDEDIR"/aco{/compat,}
     cd "$DESTDIR$PREFIX/share"
     rmdir -p --ignore-fail-on-non-empty "${directories[@]}"
 }
