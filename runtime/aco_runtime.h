@@ -253,7 +253,7 @@ ssize_t aco_readv(int fd, const struct iovec *iov, int ct);
 ssize_t aco_recv(int fd, void *buf, size_t sz, int flags);
 ssize_t aco_recvfrom(int fd, void *buf, size_t sz, int flags, struct sockaddr *addr,
                      socklen_t *addr_sz);
-ssize_t aco_recvmsg(int fd, struct msghdr *msg, int flags); /* MSG_WAITALL may return less */
+ssize_t aco_recvmsg(int fd, struct msghdr *msg, int flags);
 ssize_t aco_write(int fd, const void *buf, size_t sz);
 ssize_t aco_writev(int fd, const struct iovec *iov, int ct);
 ssize_t aco_send(int fd, const void *buf, size_t sz, int flags);

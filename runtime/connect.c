@@ -79,7 +79,7 @@ ssize_t aco_sendfile(int fd, int in, int64_t *offset, size_t sz)
         return do_sendfile(&s.call);
     }
     moment_t moment;
-    while (s.call.done < sz) {
+    do {
         s.sz = sz - s.call.done < FILE_CHUNK ? sz - s.call.done : FILE_CHUNK;
         fetch(in, offset);
         ssize_t result = until_done(&s.call, EPOLLOUT, try_sendfile, &moment);
@@ -90,7 +90,7 @@ ssize_t aco_sendfile(int fd, int in, int64_t *offset, size_t sz)
         if (s.call.done < sz && aco_i_is_pipe(fd)) {
             break; /* what fits is all that the kernel moves */
         }
-    }
+    } while (s.call.done < sz);
     return (ssize_t)s.call.done;
 }
 
@@ -146,21 +146,28 @@ static ssize_t do_connect(call_t *call)
     return aco_i_libc.connect(call->fd, call->addr, *call->addr_sz);
 }
 
-/* After connect() has said that it goes on by itself. */
-static int wait_for_connection(call_t *call)
+/* After connect() has said that it goes on by itself; called again, it tells how that ended. 0, or
+ * -1 with errno. */
+static int wait_for_connection(call_t *call, moment_t since)
 {
-    struct pollfd polled = {call->fd, POLLOUT, 0};
-    int64_t patience = aco_i_patience(call->fd, call->entry, EPOLLOUT);
-    int64_t until = patience == NO_DEADLINE ? NO_DEADLINE : aco_i_after(patience);
-    int ct = patience == 0 ? 0 : aco_i_poll(&polled, 1, until);
-    if (ct <= 0 || (polled.revents & POLLNVAL) != 0) {
-        errno = ct < 0 ? errno : ct == 0 ? EINPROGRESS : EBADF;
+    int error = errno;
+    int may_try = aco_i_wait_to_retry(call, EPOLLOUT, since) == 1;
+    errno = !may_try && errno == EAGAIN ? error : errno;
+    return may_try ? 0 : -1;
+}
+
+/* While the queue of a local socket is full. */
+static int wait_for_queue(call_t *call, moment_t since)
+{
+    if (call->until == 0) {
+        int64_t patience = aco_i_patience(call->fd, call->entry, EPOLLOUT);
+        call->until = patience == NO_DEADLINE ? NO_DEADLINE : aco_i_after(patience);
+    }
+    if (aco_i_pause(call) != 0) {
         return -1;
     }
-    int error = 0;
-    socklen_t sz = sizeof(error);
-    if (getsockopt(call->fd, SOL_SOCKET, SO_ERROR, &error, &sz) != 0 || error != 0) {
-        errno = error != 0 ? error : errno;
+    if (aco_i_moment(call->entry).ct_closed != since.ct_closed) {
+        errno = EBADF;
         return -1;
     }
     return 0;
@@ -173,26 +180,17 @@ int aco_connect(int fd, const struct sockaddr *addr, socklen_t addr_sz)
     if (!is_in_task() || call.entry == NULL) {
         return aco_i_libc.connect(fd, addr, addr_sz);
     }
-    uint32_t ct_closed = aco_i_moment(call.entry).ct_closed;
     for (;;) {
+        moment_t moment = aco_i_moment(call.entry);
         if (without_waiting(&call, do_connect) == 0) {
             return 0;
         }
-        if (errno == EINPROGRESS) {
-            return wait_for_connection(&call);
-        }
-        if (errno != EAGAIN || addr->sa_family != AF_UNIX) {
-            return -1;
-        }
-        if (call.until == 0) { /* the queue of a local socket is full */
-            int64_t patience = aco_i_patience(fd, call.entry, EPOLLOUT);
-            call.until = patience == NO_DEADLINE ? NO_DEADLINE : aco_i_after(patience);
-        }
-        if (aco_i_pause(&call) != 0) {
-            return -1;
-        }
-        if (aco_i_moment(call.entry).ct_closed != ct_closed) {
-            errno = EBADF;
+        int goes_on = errno == EINPROGRESS || errno == EALREADY;
+        int is_full = errno == EAGAIN && addr->sa_family == AF_UNIX;
+        int may_try = goes_on   ? wait_for_connection(&call, moment) == 0
+                      : is_full ? wait_for_queue(&call, moment) == 0
+                                : 0;
+        if (!may_try) {
             return -1;
         }
     }

@@ -15,6 +15,7 @@
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/ioctl.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -160,14 +161,110 @@ static int is_stream(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &sz) == 0 && type == SOCK_STREAM;
 }
 
+static ssize_t try_rest(call_t *call)
+{
+    struct iovec window[WINDOW];
+    struct msghdr msg = {.msg_iov = window, .msg_iovlen = (size_t)rest_of(window, call)};
+    return aco_i_libc.recvmsg(call->fd, &msg, call->flags | MSG_DONTWAIT);
+}
+
+/* Whether MSG_WAITALL asks for more than was received. */
+static int is_short(const call_t *call, ssize_t result, size_t sz)
+{
+    return (call->flags & MSG_WAITALL) != 0 && result > 0 && (size_t)result < sz &&
+           is_stream(call->fd);
+}
+
+static int is_tcp(int fd)
+{
+    int protocol = 0;
+    socklen_t sz = sizeof(protocol);
+    return getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &sz) == 0 && protocol == IPPROTO_TCP;
+}
+
+/* Whether TCP has nothing more to receive. What has come counts then; an error is left for the next
+ * call. Local sockets forget it. */
+static int is_at_end(const call_t *call)
+{
+    struct pollfd polled = {call->fd, POLLRDHUP, 0};
+    int ct_unread = 0;
+    return aco_i_libc.poll(&polled, 1, 0) > 0 && is_tcp(call->fd) &&
+           ioctl(call->fd, FIONREAD, &ct_unread) == 0 && ct_unread == 0;
+}
+
+/* Looks again and again until `sz` bytes are there, or no more can come: TCP alone does that. */
+static ssize_t peek_whole(call_t *call, ssize_t result, size_t sz, try_t try)
+{
+    struct pollfd polled = {call->fd, POLLRDHUP, 0};
+    while ((size_t)result < sz && is_tcp(call->fd)) {
+        moment_t moment = aco_i_moment(call->entry);
+        ssize_t now = try(call);
+        if (now > result) {
+            result = now;
+        } else if (now < result || aco_i_libc.poll(&polled, 1, 0) != 0 ||
+                   aco_i_wait_to_retry(call, EPOLLIN, moment) != 1) {
+            break;
+        }
+    }
+    return result;
+}
+
+/* Receives the rest of `sz` bytes. What has come before an error or the end counts. */
+static ssize_t receive_whole(call_t *call, ssize_t result, size_t sz, try_t try)
+{
+    if ((call->flags & MSG_PEEK) != 0) {
+        return peek_whole(call, result, sz, try);
+    }
+    for (call->done = (size_t)result; call->done < sz;) {
+        moment_t moment = aco_i_moment(call->entry);
+        result = is_at_end(call) ? 0 : try(call);
+        if (result > 0) {
+            call->done += (size_t)result;
+        } else if (result == 0 ||
+                   (errno != EINTR &&
+                    (errno != EAGAIN || aco_i_wait_to_retry(call, EPOLLIN, moment) != 1))) {
+            break;
+        }
+    }
+    return (ssize_t)call->done;
+}
+
+/* Only inotify and fanotify wait if asked for no bytes. */
+static int waits_for_none(int fd)
+{
+    char name[32], target[64];
+    struct stat status;
+    if (fstat(fd, &status) != 0 || (status.st_mode & S_IFMT) != 0) {
+        return 0;
+    }
+    snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+    ssize_t sz = readlink(name, target, sizeof(target) - 1);
+    target[sz > 0 ? sz : 0] = '\0';
+    return strstr(target, "notify") != NULL;
+}
+
+static ssize_t try_none(call_t *call)
+{
+    struct pollfd polled = {call->fd, POLLIN, 0};
+    if (aco_i_libc.poll(&polled, 1, 0) == 0) {
+        errno = EAGAIN;
+        return -1;
+    }
+    return aco_i_libc.read(call->fd, call->iov->iov_base, 0);
+}
+
 ssize_t aco_read(int fd, void *buf, size_t sz)
 {
     call_t call = {.fd = fd, .entry = aco_i_fd(fd), .iov_ct = 1};
-    if (!is_in_task() || call.entry == NULL || sz == 0) {
+    if (!is_in_task() || call.entry == NULL || (sz == 0 && !waits_for_none(fd))) {
         return aco_i_libc.read(fd, buf, sz);
     }
     struct iovec iov = {buf, sz};
     call.iov = &iov;
+    if (sz == 0) {
+        moment_t moment;
+        return until_done(&call, EPOLLIN, try_none, &moment);
+    }
     return receive(&call, try_read);
 }
 
@@ -192,13 +289,10 @@ ssize_t aco_recvfrom(int fd, void *buf, size_t sz, int flags, struct sockaddr *a
         return aco_i_libc.recvfrom(fd, buf, sz, flags, addr, addr_sz);
     }
     ssize_t result = receive(&call, try_recv);
-    if ((flags & MSG_WAITALL) == 0 || (flags & MSG_PEEK) != 0 || result <= 0 || !is_stream(fd)) {
-        return result;
+    if (sz == 0 && result < 0 && errno == EAGAIN && call.has_waited && is_tcp(fd)) {
+        return 0; /* TCP waits for data also if asked for none, but then does not look for it */
     }
-    while (result > 0 && (call.done += (size_t)result) < sz) {
-        result = receive(&call, try_recv);
-    }
-    return (ssize_t)call.done;
+    return is_short(&call, result, sz) ? receive_whole(&call, result, sz, try_recv) : result;
 }
 
 ssize_t aco_recv(int fd, void *buf, size_t sz, int flags)
@@ -213,7 +307,15 @@ ssize_t aco_recvmsg(int fd, struct msghdr *msg, int flags)
         return aco_i_libc.recvmsg(fd, msg, flags);
     }
     moment_t moment;
-    return until_done(&call, EPOLLIN, try_recvmsg, &moment);
+    ssize_t result = until_done(&call, EPOLLIN, try_recvmsg, &moment);
+    if ((flags & MSG_WAITALL) == 0 || result <= 0 || msg->msg_controllen != 0) {
+        return result; /* descriptors that came along end what is received at once */
+    }
+    call.iov = msg->msg_iov;
+    call.iov_ct = (int)msg->msg_iovlen;
+    call.msg = NULL;
+    size_t sz = size_of(call.iov, call.iov_ct);
+    return is_short(&call, result, sz) ? receive_whole(&call, result, sz, try_rest) : result;
 }
 
 ssize_t aco_read_all(int fd, void *buf, size_t sz)
