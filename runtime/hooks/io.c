@@ -2,9 +2,13 @@
 /* Input and output of what is not a file alone, as the runtime does it. */
 #include "internal.h"
 
+#include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 HOOKS_OF(io);
+
+#define SPLICE_CHUNK 4096u /* bytes that a socket takes at least when poll() says POLLOUT */
 
 /* ==== Any descriptor ========================================================================= */
 
@@ -80,6 +84,18 @@ HOOK(ssize_t, recvmsg, (int fd, struct msghdr *msg, int flags), (fd, msg, flags)
     return is_in_task() ? aco_recvmsg(fd, msg, flags) : real_recvmsg(fd, msg, flags);
 }
 
+/* Takes the error that is pending at a socket, as recvmmsg() does before all else. */
+static int take_error(int fd)
+{
+    int error = 0;
+    socklen_t sz = sizeof(error);
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &sz) == 0 && error != 0) {
+        errno = error;
+        return -1;
+    }
+    return 0;
+}
+
 /* As the kernel does it: `timeout` is looked at after each message, and never ends a wait. */
 static int receive_messages(int fd, struct mmsghdr *messages, unsigned ct, int flags,
                             struct timespec *timeout)
@@ -87,6 +103,9 @@ static int receive_messages(int fd, struct mmsghdr *messages, unsigned ct, int f
     int64_t until = 0;
     unsigned i = 0;
     int is_over = 0;
+    if ((flags & MSG_ERRQUEUE) == 0 && take_error(fd) != 0) {
+        return -1;
+    }
     if (timeout != NULL) {
         until = aco_i_after(ns_of(timeout));
     }
@@ -208,3 +227,129 @@ HOOK(ssize_t, sendfile, (int fd, int in, int32_t *offset, size_t sz), (fd, in, o
     return result;
 }
 #endif
+
+/* Both ends of a splice(). */
+typedef struct {
+    struct pollfd fds[2];
+    int64_t *offsets[2];
+    unsigned flags;
+    mode_t kinds[2];   /* S_IFSOCK and so on */
+    int is_patient[2]; /* the kernel would wait for it */
+    int64_t until;     /* when the timeout of a socket ends that */
+} splice_t;
+
+static ssize_t move(const splice_t *s, size_t sz, unsigned flags);
+
+/* Whether the flag SPLICE_F_NONBLOCK counts for an end: for pipes, and for local connections. */
+static int knows_flag(int fd, mode_t kind)
+{
+    int domain = 0;
+    socklen_t sz = sizeof(domain);
+    return kind == S_IFIFO ||
+           (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &sz) == 0 && domain == AF_UNIX);
+}
+
+/* Looks at both ends; 0: they are none that splice() waits for. */
+static int look_at_ends(splice_t *s)
+{
+    for (int i = 0; i < 2; i++) {
+        struct stat status;
+        int flags = aco_i_libc.fcntl(s->fds[i].fd, F_GETFL);
+        if (flags < 0 || fstat(s->fds[i].fd, &status) != 0 ||
+            (flags & O_ACCMODE) == (i == 0 ? O_WRONLY : O_RDONLY)) {
+            return 0;
+        }
+        s->kinds[i] = status.st_mode & S_IFMT;
+        s->is_patient[i] = (flags & O_NONBLOCK) == 0 && ((s->flags & SPLICE_F_NONBLOCK) == 0 ||
+                                                         !knows_flag(s->fds[i].fd, s->kinds[i]));
+        if (s->kinds[i] == 0 || (s->kinds[i] == S_IFIFO && s->offsets[i] != NULL)) {
+            return 0;
+        }
+    }
+    return s->kinds[0] == S_IFIFO || s->kinds[1] == S_IFIFO;
+}
+
+/* Until both ends are ready; -1 with errno, EAGAIN where the kernel would not wait. */
+static int wait_for_ends(const splice_t *s)
+{
+    for (;;) {
+        struct pollfd fds[2];
+        memcpy(fds, s->fds, sizeof(fds));
+        int ct_missing = 0;
+        if (aco_i_libc.poll(fds, 2, 0) < 0) {
+            return -1;
+        }
+        for (int i = 0; i < 2; i++) {
+            int is_missing = fds[i].revents == 0;
+            if (is_missing && !s->is_patient[i]) {
+                errno = EAGAIN;
+                return -1;
+            }
+            fds[i].fd = is_missing ? fds[i].fd : -1;
+            ct_missing += is_missing;
+        }
+        if (ct_missing == 0) {
+            return 0;
+        }
+        int ct = aco_i_poll(fds, 2, s->until);
+        if (ct <= 0) {
+            errno = ct == 0 ? EAGAIN : errno;
+            return -1;
+        }
+    }
+}
+
+/* Whether the pipe has more, and the socket no error, which is left for the next call. */
+static int has_more(const splice_t *s)
+{
+    struct pollfd fds[2];
+    memcpy(fds, s->fds, sizeof(fds));
+    return aco_i_libc.poll(fds, 2, 0) > 0 && (fds[0].revents & POLLIN) != 0 &&
+           (fds[1].revents & POLLERR) == 0;
+}
+
+/* A socket takes at once what poll() tells of, but may wait for the rest: it gets a page at a time
+ * as long as there is something in the pipe. */
+static ssize_t splice_in_task(const splice_t *s, size_t sz)
+{
+    int type = 0;
+    socklen_t type_sz = sizeof(type);
+    int is_socket = getsockopt(s->fds[1].fd, SOL_SOCKET, SO_TYPE, &type, &type_sz) == 0 &&
+                    type == SOCK_STREAM;
+    size_t done = 0;
+    do {
+        size_t part = is_socket && sz - done > SPLICE_CHUNK ? SPLICE_CHUNK : sz - done;
+        ssize_t result = wait_for_ends(s) != 0 ? -1 : move(s, part, SPLICE_F_NONBLOCK);
+        if (result < 0 && errno == EAGAIN && done == 0 && s->is_patient[0] && s->is_patient[1]) {
+            aco_yield(); /* another task was first */
+            continue;
+        }
+        if (result <= 0) {
+            return done != 0 ? (ssize_t)done : result;
+        }
+        done += (size_t)result;
+    } while (done < sz && (done == 0 || (is_socket && has_more(s))));
+    return (ssize_t)done;
+}
+
+HOOK(ssize_t, splice,
+     (int in, int64_t *in_offset, int out, int64_t *out_offset, size_t sz, unsigned flags),
+     (in, in_offset, out, out_offset, sz, flags), refuse(ENOSYS))
+{
+    splice_t s = {{{in, POLLIN, 0}, {out, POLLOUT, 0}},
+                  {in_offset, out_offset},
+                  flags,
+                  {0},
+                  {0},
+                  NO_DEADLINE};
+    if (!is_in_task()) {
+        return real_splice(in, in_offset, out, out_offset, sz, flags);
+    }
+    return sz != 0 && look_at_ends(&s) ? splice_in_task(&s, sz) : move(&s, sz, 0);
+}
+
+static ssize_t move(const splice_t *s, size_t sz, unsigned flags)
+{
+    return real_splice(s->fds[0].fd, s->offsets[0], s->fds[1].fd, s->offsets[1], sz,
+                       s->flags | flags);
+}
