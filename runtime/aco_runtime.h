@@ -333,6 +333,8 @@ typedef struct {
 } aco_rwlock_t;
 int aco_rwlock_read_lock(aco_rwlock_t *rwlock);
 int aco_rwlock_write_lock(aco_rwlock_t *rwlock);
+int aco_rwlock_try_read_lock(aco_rwlock_t *rwlock); /* EBUSY where they would wait */
+int aco_rwlock_try_write_lock(aco_rwlock_t *rwlock);
 int aco_rwlock_unlock(aco_rwlock_t *rwlock);
 
 /* A condition. `mutex` is locked by the caller, unlocked during the wait, and locked again when the
@@ -353,7 +355,8 @@ typedef struct {
 } aco_semaphore_t;
 int aco_semaphore_init(aco_semaphore_t *semaphore, size_t ct);
 int aco_semaphore_acquire(aco_semaphore_t *semaphore);
-int aco_semaphore_release(aco_semaphore_t *semaphore); /* EOVERFLOW beyond SIZE_MAX */
+int aco_semaphore_try_acquire(aco_semaphore_t *semaphore); /* EAGAIN while that is 0 */
+int aco_semaphore_release(aco_semaphore_t *semaphore);     /* EOVERFLOW beyond SIZE_MAX */
 
 /* A count of what has to end. aco_wait_group_add() may count down, too; less than none aborts. */
 typedef struct {

@@ -155,13 +155,13 @@ static aco_task_t *let_in(aco_rwlock_t *rwlock)
     return first;
 }
 
-static int enter(aco_rwlock_t *rwlock, size_t kind)
+static int enter(aco_rwlock_t *rwlock, size_t kind, int may_wait)
 {
     aco_task_t *self = aco_i_self();
     lock(&rwlock->lock);
     if (rwlock->writer == self) {
         unlock(&rwlock->lock);
-        errno = EDEADLK;
+        errno = may_wait ? EDEADLK : EBUSY;
         return -1;
     }
     if (rwlock->writer == NULL && rwlock->waiting.first == NULL &&
@@ -170,6 +170,11 @@ static int enter(aco_rwlock_t *rwlock, size_t kind)
         rwlock->writer = kind == WRITER ? self : NULL;
         unlock(&rwlock->lock);
         return 0;
+    }
+    if (!may_wait) {
+        unlock(&rwlock->lock);
+        errno = EBUSY;
+        return -1;
     }
     outcome_t outcome = wait_in(&rwlock->waiting, &rwlock->lock, self, FOR_RWLOCK, kind);
     if (outcome != WAIT_EVENT) { /* those behind may have waited for this one alone */
@@ -183,12 +188,22 @@ static int enter(aco_rwlock_t *rwlock, size_t kind)
 
 int aco_rwlock_read_lock(aco_rwlock_t *rwlock)
 {
-    return enter(rwlock, READER);
+    return enter(rwlock, READER, 1);
 }
 
 int aco_rwlock_write_lock(aco_rwlock_t *rwlock)
 {
-    return enter(rwlock, WRITER);
+    return enter(rwlock, WRITER, 1);
+}
+
+int aco_rwlock_try_read_lock(aco_rwlock_t *rwlock)
+{
+    return enter(rwlock, READER, 0);
+}
+
+int aco_rwlock_try_write_lock(aco_rwlock_t *rwlock)
+{
+    return enter(rwlock, WRITER, 0);
 }
 
 int aco_rwlock_unlock(aco_rwlock_t *rwlock)
@@ -262,16 +277,33 @@ int aco_semaphore_init(aco_semaphore_t *semaphore, size_t ct)
     return 0;
 }
 
-int aco_semaphore_acquire(aco_semaphore_t *semaphore)
+/* Takes one if there is one, and unlocks then. */
+static int take_one(aco_semaphore_t *semaphore)
 {
     lock(&semaphore->lock);
-    if (semaphore->ct != 0) {
-        semaphore->ct--;
-        unlock(&semaphore->lock);
+    if (semaphore->ct == 0) {
         return 0;
     }
-    return aco_i_result(
-        wait_in(&semaphore->waiting, &semaphore->lock, aco_i_self(), FOR_SEMAPHORE, 0));
+    semaphore->ct--;
+    unlock(&semaphore->lock);
+    return 1;
+}
+
+int aco_semaphore_acquire(aco_semaphore_t *semaphore)
+{
+    return take_one(semaphore) ? 0
+                               : aco_i_result(wait_in(&semaphore->waiting, &semaphore->lock,
+                                                      aco_i_self(), FOR_SEMAPHORE, 0));
+}
+
+int aco_semaphore_try_acquire(aco_semaphore_t *semaphore)
+{
+    if (take_one(semaphore)) {
+        return 0;
+    }
+    unlock(&semaphore->lock);
+    errno = EAGAIN;
+    return -1;
 }
 
 int aco_semaphore_release(aco_semaphore_t *semaphore)
