@@ -321,6 +321,15 @@ typedef struct {
     int is_asleep; /* the thread, in a system call */
 } watched_t;
 
+/* The exceptions that a thread is handling, in libstdc++ and libc++abi. */
+typedef struct {
+    void *caught;
+    unsigned ct_uncaught;
+#ifdef ACO_ARCH_ARM
+    void *propagating; /* those whose cleanups run */
+#endif
+} handling_t;
+
 struct loop_s {
     aco_task_t *running; /* NULL: the loop itself runs */
     aco_task_t *first_ready, *last_ready;
@@ -330,6 +339,7 @@ struct loop_s {
     int is_asleep;          /* atomic: who sets it to 0 writes to event_fd */
     aco_task_t *inbox;      /* atomic: tasks made ready by other threads, the last one first */
     int *error;             /* errno of its thread */
+    handling_t *handling;   /* of its thread; NULL: a program without C++ */
     int64_t now;            /* at the last look */
     aco_t *main_co;
     runtime_t *runtime;
@@ -470,6 +480,8 @@ HIDDEN void aco_i_take_ready(loop_t *loop, aco_task_t *task);
 /* Has a loop look at its inbox and at tasks that any thread may start. */
 HIDDEN void aco_i_wake_loop(loop_t *loop);
 SHARED int64_t aco_i_clock(void);
+/* That of the calling thread. */
+HIDDEN handling_t *aco_i_handling(void);
 /* Of `ns` from now, without overflow. */
 SHARED int64_t aco_i_after(int64_t ns);
 

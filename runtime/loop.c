@@ -12,6 +12,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
@@ -257,9 +258,10 @@ static __attribute__((noinline)) void resume_inner(loop_t *loop, aco_t *co)
     aco_gtls_co = co;
     ACO_TELL_SWITCH(main_co, co);
     acosw(main_co, co);
+    aco_gtls_co = main_co; /* the task may have suspended itself by aco_yield() meanwhile */
 }
 
-static inline void suspend(loop_t *loop, aco_task_t *task)
+static inline void switch_away(loop_t *loop, aco_task_t *task)
 {
     aco_t *co = aco_get_co();
     task->suspended = co;
@@ -279,6 +281,37 @@ static inline void suspend(loop_t *loop, aco_task_t *task)
         aco_yield_to(next->co);
     } else {
         set_running(loop, next); /* its wait has ended already */
+    }
+}
+
+handling_t *__cxa_get_globals(void) __attribute__((weak));
+
+handling_t *aco_i_handling(void)
+{
+    return __cxa_get_globals != NULL ? __cxa_get_globals() : NULL;
+}
+
+static inline int is_handling(const loop_t *loop)
+{
+    return loop->handling != NULL &&
+           (loop->handling->caught != NULL || loop->handling->ct_uncaught != 0);
+}
+
+/* The exceptions that a task is handling wait with it: others have their own. */
+static __attribute__((noinline)) void suspend_handling(loop_t *loop, aco_task_t *task)
+{
+    handling_t mine = *loop->handling;
+    memset(loop->handling, 0, sizeof(mine));
+    switch_away(loop, task);
+    *loop->handling = mine;
+}
+
+static inline void suspend(loop_t *loop, aco_task_t *task)
+{
+    if (is_handling(loop)) {
+        suspend_handling(loop, task);
+    } else {
+        switch_away(loop, task);
     }
 }
 
@@ -548,7 +581,7 @@ static void run_to_sample(loop_t *loop)
     loop->switches_left = ct;
 }
 
-void aco_i_run_turn(loop_t *loop, int64_t most)
+static void run_ready(loop_t *loop, int64_t most)
 {
     const aco_task_t *last_before = loop->first_ready != NULL ? loop->last_ready : NULL;
     look(loop, most);
@@ -561,6 +594,18 @@ void aco_i_run_turn(loop_t *loop, int64_t most)
     while (loop->switches_left != 0 && loop->first_ready != NULL) {
         run_task(loop, pop_ready(loop));
     }
+}
+
+void aco_i_run_turn(loop_t *loop, int64_t most)
+{
+    if (!is_handling(loop)) {
+        run_ready(loop, most);
+        return;
+    }
+    handling_t mine = *loop->handling; /* of the caller of aco_run() */
+    memset(loop->handling, 0, sizeof(mine));
+    run_ready(loop, most);
+    *loop->handling = mine;
 }
 
 void aco_i_run_loop(loop_t *loop)

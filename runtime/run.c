@@ -42,6 +42,7 @@ static int begin_loop(loop_t *loop)
 {
     runtime_t *runtime = loop->runtime;
     loop->error = &errno;
+    loop->handling = aco_i_handling();
     loop->thread = pthread_self();
     __atomic_store_n(&loop->tid, (int)syscall(SYS_gettid), __ATOMIC_RELAXED);
     aco_i_begin_alt_stack(loop);
