@@ -17,6 +17,7 @@ struct aco_group_s {
     int64_t deadline;
     size_t ct;
     int is_cancelled;
+    void *word; /* of a binding; atomic */
 };
 
 aco_group_t *aco_group_new(void)
@@ -46,6 +47,13 @@ aco_task_t *aco_i_joiner_of(const aco_group_t *group)
 {
     aco_group_t copy;
     return aco_i_read_memory(&copy, group, sizeof(copy)) == sizeof(copy) ? copy.joiner : NULL;
+}
+
+int aco_i_group_keep(aco_group_t *group, void *word)
+{
+    void *none = NULL;
+    return __atomic_compare_exchange_n(&group->word, &none, word, 0, __ATOMIC_ACQ_REL,
+                                       __ATOMIC_ACQUIRE);
 }
 
 int aco_i_enter_group(aco_group_t *group, aco_task_t *task)
@@ -219,7 +227,7 @@ static void free_group(aco_group_t *group)
     aco_i_release(group);
 }
 
-int aco_group_join(aco_group_t *group)
+int aco_i_group_join(aco_group_t *group, void **word)
 {
     if (group == NULL) {
         aco_i_misuse_of("aco_group_join", "the group is NULL: pass what aco_group_new() returned");
@@ -232,6 +240,13 @@ int aco_group_join(aco_group_t *group)
             wait_for_tasks(group, aco_i_self());
         }
     }
+    *word = __atomic_load_n(&group->word, __ATOMIC_ACQUIRE);
     free_group(group);
     return aco_i_result(outcome);
+}
+
+int aco_group_join(aco_group_t *group)
+{
+    void *word;
+    return aco_i_group_join(group, &word);
 }

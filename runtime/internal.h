@@ -6,6 +6,7 @@
  *   timer.c   deadlines, a heap for each loop
  *   loop.c    ready queue, switching, waits and how they end
  *   task.c    tasks: start, end, join, park, scopes, locals
+ *   bindings.c what aco.hpp needs beyond that
  *   group.c   groups, and cancelling
  *   offload.c helper threads
  *   run.c     a runtime: its threads, from start to end
@@ -43,7 +44,7 @@
 #endif
 #define _FILE_OFFSET_BITS 64
 
-#include "aco_runtime.h"
+#include "aco_bindings.h"
 #include "aco_stack_pool.h"
 
 #include <fcntl.h>
@@ -263,13 +264,19 @@ struct aco_task_s {
     char has_token;    /* atomic: aco_unpark() came before aco_park() */
     char has_stack;    /* a stack of a size of its own, not the pool's */
     char is_unhooked;  /* hooks leave its calls to libc */
+    char starts_later; /* it has a timer before it has a stack */
     int ct_shields;
     int64_t deadline;
-    int64_t since; /* when its wait began */
-    size_t timer;  /* place in the heap; 0: none is set */
-    node_t node;
-    size_t selected; /* `kind` of the node by which a channel ended its wait */
-    int fd;          /* a descriptor that it waits for */
+    size_t timer; /* place in the heap; 0: none is set */
+    union {
+        struct {
+            node_t node;
+            size_t selected; /* `kind` of the node by which a channel ended its wait */
+            int64_t since;   /* when its wait began */
+        };
+        char storage[ACO_I_STORAGE_SZ]; /* while it has no wait: see aco_bindings.h */
+    };
+    int fd; /* a descriptor that it waits for */
     void *(*fn)(void *);
     void *arg; /* and its result */
     const char *name;
@@ -277,8 +284,11 @@ struct aco_task_s {
     size_t stack_sz; /* bytes; 0: the pool's */
     uint64_t id;
     aco_task_t *joiner;
+    aco_i_watch_t *watches;
+    void (*discard)(void *storage, void *result); /* of a task that was detached */
     char has_ended;
-    lock_t lock;        /* of `joiner` and has_ended */
+    char is_detached;
+    lock_t lock;        /* of what stands between `joiner` and here */
     aco_group_t *group; /* that it belongs to */
     aco_task_t *group_next, *group_prev;
     aco_group_t *groups; /* that it made */
@@ -348,6 +358,7 @@ struct loop_s {
     aco_task_t *free_tasks;
     size_t ct_free_tasks;
     size_t ct_tasks;       /* that have started here and not ended */
+    size_t ct_later;       /* that have a timer for their start */
     aco_i_timer_t *timers; /* a heap by `when`, the first one in [1] */
     size_t ct_timers, timers_sz;
     int epoll_fd, event_fd;
@@ -540,6 +551,12 @@ SHARED int aco_i_accept(int fd, struct sockaddr *addr, socklen_t *addr_sz, int f
 
 /* ---- task.c ---- */
 
+/* Makes a task as aco_i_spawn_in() does; with NULL for `place`, `fn` gets `arg`. NULL with errno. */
+HIDDEN aco_task_t *aco_i_make(const aco_task_options_t *options, void *(*fn)(void *),
+                              void (*place)(void *storage, void *arg), void *arg, int is_joinable);
+/* Waits for the end of a task that remains to be joined. */
+HIDDEN int aco_i_wait_for_end(aco_task_t *task, aco_task_t *self);
+HIDDEN void aco_i_run_destructors(aco_task_t *task);
 /* A task in no loop; NULL with ENOMEM. */
 HIDDEN aco_task_t *aco_i_new_task(loop_t *loop, void *(*fn)(void *), void *arg);
 HIDDEN void aco_i_free_task(aco_task_t *task);

@@ -144,14 +144,12 @@ READS_RACILY void aco_i_each_task(runtime_t *runtime,
 
 /* ==== Start and end ========================================================================== */
 
-static void run_destructors(aco_task_t *task);
-
 static void enter_task(void)
 {
     aco_task_t *task = aco_i_loop->running;
     task->arg = task->fn(task->arg);
     if (task->locals != NULL) {
-        run_destructors(task);
+        aco_i_run_destructors(task);
     }
     aco_exit();
 }
@@ -185,7 +183,7 @@ static aco_t *new_co(loop_t *loop, aco_task_t *task, aco_share_stack_t *shared)
 
 int aco_i_start(loop_t *loop, aco_task_t *task, aco_share_stack_t *stack)
 {
-    if (aco_i_reserve_timers(loop, loop->ct_tasks + 1) != 0) {
+    if (aco_i_reserve_timers(loop, loop->ct_tasks + loop->ct_later + 1) != 0) {
         return -1;
     }
     task->co = task->suspended = new_co(loop, task, stack);
@@ -194,6 +192,7 @@ int aco_i_start(loop_t *loop, aco_task_t *task, aco_share_stack_t *stack)
     }
     task->stack_top = (const char *)task->co->share_stack->align_retptr;
     loop->ct_tasks++;
+    loop->ct_later -= task->starts_later != 0;
     loop->ct_started++;
     return 0;
 }
@@ -217,6 +216,26 @@ static void destroy_co(loop_t *loop, aco_task_t *task)
     }
 }
 
+/* Lets those who wait for the end of a task go on. Whether it remains to be joined. */
+static int tell_of_end(aco_task_t *task)
+{
+    lock(&task->lock);
+    task->state = TASK_ENDED;
+    /* Who joins frees the task, perhaps right after the unlock. */
+    __atomic_store_n(&task->has_ended, 1, __ATOMIC_RELEASE);
+    int is_detached = task->is_detached;
+    aco_task_t *joiner = task->joiner;
+    int is_claimed = joiner != NULL && aco_i_claim(joiner, WAIT_EVENT);
+    for (aco_i_watch_t *watch = task->watches; watch != NULL; watch = watch->next) {
+        watch->fn(watch);
+    }
+    unlock(&task->lock);
+    if (is_claimed) {
+        aco_i_make_ready(joiner);
+    }
+    return !is_detached;
+}
+
 void aco_i_reap(loop_t *loop, aco_task_t *task)
 {
     runtime_t *runtime = loop->runtime;
@@ -229,17 +248,12 @@ void aco_i_reap(loop_t *loop, aco_task_t *task)
     if (task->group != NULL) {
         aco_i_leave_group(task);
     }
-    if (task->is_joinable) {
-        task->state = TASK_ENDED;
-        lock(&task->lock);
-        task->has_ended = 1; /* who joins frees the task, perhaps right after the unlock */
-        aco_task_t *joiner = task->joiner;
-        int is_claimed = joiner != NULL && aco_i_claim(joiner, WAIT_EVENT);
-        unlock(&task->lock);
-        if (is_claimed) {
-            aco_i_make_ready(joiner);
+    if (!task->is_joinable) {
+        aco_i_free_task(task);
+    } else if (!tell_of_end(task)) {
+        if (task->discard != NULL) {
+            task->discard(task->storage, task->arg);
         }
-    } else {
         aco_i_free_task(task);
     }
     if (add_to(&runtime->ct_tasks, UINT64_MAX) == 0) {
@@ -272,9 +286,8 @@ static void offer(runtime_t *runtime, aco_task_t *task)
     }
 }
 
-/* The new task, or NULL with errno. */
-static aco_task_t *make(const aco_task_options_t *options, void *(*fn)(void *), void *arg,
-                        int is_joinable)
+aco_task_t *aco_i_make(const aco_task_options_t *options, void *(*fn)(void *),
+                       void (*place)(void *storage, void *arg), void *arg, int is_joinable)
 {
     static const aco_task_options_t defaults;
     const aco_task_options_t *o = options == NULL ? &defaults : options;
@@ -301,6 +314,10 @@ static aco_task_t *make(const aco_task_options_t *options, void *(*fn)(void *), 
         aco_i_free_task(task);
         return NULL;
     }
+    if (place != NULL) {
+        place(task->storage, arg);
+        task->arg = task->storage;
+    }
     add_to(&runtime->ct_tasks, 1);
     if (o->thread == ACO_ANY && runtime->ct_loops > 1) {
         offer(runtime, task);
@@ -312,18 +329,18 @@ static aco_task_t *make(const aco_task_options_t *options, void *(*fn)(void *), 
 
 int aco_go(void *(*fn)(void *), void *arg)
 {
-    return make(NULL, fn, arg, 0) == NULL ? -1 : 0;
+    return aco_i_make(NULL, fn, NULL, arg, 0) == NULL ? -1 : 0;
 }
 
 aco_task_t *aco_spawn(void *(*fn)(void *), void *arg)
 {
-    return make(NULL, fn, arg, 1);
+    return aco_i_make(NULL, fn, NULL, arg, 1);
 }
 
 int aco_go_with(const aco_task_options_t *options, void *(*fn)(void *), void *arg,
                 aco_task_t **task)
 {
-    aco_task_t *made = make(options, fn, arg, task != NULL);
+    aco_task_t *made = aco_i_make(options, fn, NULL, arg, task != NULL);
     if (made == NULL) {
         return -1;
     }
@@ -339,13 +356,13 @@ int aco_group_go(aco_group_t *group, void *(*fn)(void *), void *arg)
         aco_i_misuse_of("aco_group_go", "the group is NULL: pass what aco_group_new() returned");
     }
     aco_task_options_t options = {.group = group};
-    return make(&options, fn, arg, 0) == NULL ? -1 : 0;
+    return aco_i_make(&options, fn, NULL, arg, 0) == NULL ? -1 : 0;
 }
 
 /* ==== Joining ================================================================================ */
 
 /* Waits for the end of `task`, whose lock is held, and released. */
-static outcome_t wait_for_end(aco_task_t *task, aco_task_t *self)
+static outcome_t wait_until_ended(aco_task_t *task, aco_task_t *self)
 {
     task->joiner = self;
     aco_i_open_wait(self, FOR_JOIN);
@@ -360,7 +377,7 @@ static outcome_t wait_for_end(aco_task_t *task, aco_task_t *self)
     return outcome;
 }
 
-static int join(aco_task_t *task, aco_task_t *self, void **result)
+int aco_i_wait_for_end(aco_task_t *task, aco_task_t *self)
 {
     lock(&task->lock);
     if (task->joiner != NULL) {
@@ -368,11 +385,15 @@ static int join(aco_task_t *task, aco_task_t *self, void **result)
     }
     if (task->has_ended) {
         unlock(&task->lock);
-    } else {
-        outcome_t outcome = wait_for_end(task, self);
-        if (outcome != WAIT_EVENT) {
-            return aco_i_result(outcome);
-        }
+        return 0;
+    }
+    return aco_i_result(wait_until_ended(task, self));
+}
+
+static int join(aco_task_t *task, aco_task_t *self, void **result)
+{
+    if (aco_i_wait_for_end(task, self) != 0) {
+        return -1;
     }
     if (result != NULL) {
         *result = task->arg;
@@ -559,7 +580,7 @@ void *aco_getspecific(aco_key_t key)
     return self != NULL && key < self->ct_locals ? self->locals[key] : NULL;
 }
 
-static void run_destructors(aco_task_t *task)
+void aco_i_run_destructors(aco_task_t *task)
 {
     int is_left = 1;
     for (int round = 0; is_left && round < DESTRUCTOR_ROUNDS; round++) {

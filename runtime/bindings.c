@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Implements aco_bindings.h. The storage of a task lies where its wait has its node: neither needs
+ * it while the other does.
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+int aco_i_spawn_in(const aco_task_options_t *options, void *(*fn)(void *storage),
+                   void (*place)(void *storage, void *arg), void *arg, aco_task_t **task)
+{
+    aco_task_t *made = aco_i_make(options, fn, place, arg, task != NULL);
+    if (made == NULL) {
+        return -1;
+    }
+    if (task != NULL) {
+        *task = made;
+    }
+    return 0;
+}
+
+void aco_i_begin(void)
+{
+    aco_task_t *self = aco_self();
+    memset(self->storage, 0, sizeof(self->storage));
+    self->node.task = self;
+}
+
+void *aco_i_finish(void)
+{
+    aco_task_t *self = aco_self();
+    if (self->locals != NULL) {
+        aco_i_run_destructors(self);
+    }
+    if (!self->is_joinable) {
+        return NULL;
+    }
+    if (__atomic_load_n(&self->is_detached, __ATOMIC_ACQUIRE)) {
+        self->discard = NULL;
+        return NULL;
+    }
+    return self->storage; /* aco_i_detach() may still come */
+}
+
+/* Whether nobody but its owner will touch the task again: who has ended it has released its lock,
+ * too. */
+static int is_over(aco_task_t *task)
+{
+    return __atomic_load_n(&task->has_ended, __ATOMIC_ACQUIRE) &&
+           !__atomic_load_n(&task->lock.is_held, __ATOMIC_ACQUIRE);
+}
+
+/* Leaves the task as if nobody had waited for it. */
+static int await_end(aco_task_t *task, aco_task_t *self)
+{
+    int result = aco_i_wait_for_end(task, self);
+    if (result == 0) {
+        task->joiner = NULL; /* it has ended: nobody else looks at that */
+    }
+    return result;
+}
+
+static __attribute__((noinline)) int await_end_slowly(aco_task_t *task)
+{
+    aco_task_t *self = aco_i_self();
+    runtime_t *runtime = task->runtime;
+    if (task == self) {
+        errno = EDEADLK;
+        return -1;
+    }
+    if (self->loop != NULL && self->loop->runtime == runtime) {
+        return await_end(task, self);
+    }
+    aco_i_touch(runtime);
+    int result = await_end(task, self);
+    aco_i_untouch(runtime);
+    return result;
+}
+
+int aco_i_await_end(aco_task_t *task)
+{
+    return is_over(task) && task->joiner == NULL ? 0 : await_end_slowly(task);
+}
+
+void aco_i_free_ended(aco_task_t *task)
+{
+    runtime_t *runtime = task->runtime;
+    if (aco_i_loop != NULL && aco_i_loop->runtime == runtime) {
+        aco_i_free_task(task);
+        return;
+    }
+    aco_i_touch(runtime);
+    aco_i_free_task(task);
+    aco_i_untouch(runtime);
+}
+
+int aco_i_has_ended(aco_task_t *task)
+{
+    return is_over(task);
+}
+
+void *aco_i_storage(aco_task_t *task)
+{
+    return task->storage;
+}
+
+void aco_i_detach(aco_task_t *task, void (*discard)(void *storage, void *result))
+{
+    lock(&task->lock);
+    int has_ended = task->has_ended;
+    task->discard = discard;
+    __atomic_store_n(&task->is_detached, 1, __ATOMIC_RELEASE);
+    unlock(&task->lock);
+    if (!has_ended) {
+        return;
+    }
+    if (discard != NULL) {
+        discard(task->storage, task->arg);
+    }
+    aco_i_free_ended(task);
+}
+
+int aco_i_watch(aco_task_t *task, aco_i_watch_t *watch)
+{
+    lock(&task->lock);
+    int is_watched = !task->has_ended;
+    if (is_watched) {
+        watch->next = task->watches;
+        task->watches = watch;
+    }
+    unlock(&task->lock);
+    return is_watched;
+}
+
+void aco_i_unwatch(aco_task_t *task, aco_i_watch_t *watch)
+{
+    lock(&task->lock);
+    aco_i_watch_t **link = &task->watches;
+    while (*link != NULL && *link != watch) {
+        link = &(*link)->next;
+    }
+    if (*link != NULL) {
+        *link = watch->next;
+    }
+    unlock(&task->lock);
+}
+
+/* A task that has no stack until its wait ends, and begins then; NULL with errno. */
+static aco_task_t *make_waiting(loop_t *loop, reason_t reason, void *(*fn)(void *), void *arg)
+{
+    if (loop == NULL) {
+        errno = EPERM;
+        return NULL;
+    }
+    aco_task_t *task = NULL;
+    if (aco_i_reserve_timers(loop, loop->ct_tasks + loop->ct_later + 1) == 0) {
+        task = aco_i_new_task(loop, fn, arg);
+    }
+    if (task == NULL) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    task->loop = loop;
+    task->starts_later = 1;
+    loop->ct_later++;
+    add_to(&loop->runtime->ct_tasks, 1);
+    aco_i_open_wait(task, reason);
+    return task;
+}
+
+aco_task_t *aco_i_go_parked(void *(*fn)(void *), void *arg)
+{
+    return make_waiting(aco_i_loop, FOR_PARK, fn, arg);
+}
+
+int aco_i_go_later(int64_t when, void *(*fn)(void *), void *arg)
+{
+    aco_task_t *task = make_waiting(aco_i_loop, FOR_SLEEP, fn, arg);
+    if (task == NULL) {
+        return -1;
+    }
+    aco_i_set_timer(task, when);
+    aco_i_wake_loop(task->loop); /* one in another loop must set its timer */
+    return 0;
+}
