@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * aco for C++: coroutines, generators, and tasks that wait, without void *. C++17; what needs C++20
+ * is there with -std=c++20. Relies on the headers in aco/, each of which may be included alone:
+ *
+ *   coroutine.hpp  coroutine: a coroutine with a callable as its entry. Without the runtime
+ *   generator.hpp  generator: an input range. Without the runtime
+ *   task.hpp       run, spawn, task, this_task_id, yield, sleep_for, sleep_until, within, shielded
+ *   group.hpp      group, when_all, when_any, when_some
+ *   sync.hpp       mutex, shared_mutex, condition_variable, semaphore, latch, once_flag, task_local
+ *   channel.hpp    channel
+ *   await.hpp      C++20: co_await of tasks, channels, time and descriptors; await, future
+ *   asio.hpp       use_task, for Boost.Asio: included here if an Asio header was before
+ *
+ * Rules
+ *   - A wait that fails throws std::system_error: ETIMEDOUT after a deadline, ECANCELED in a task
+ *     that was cancelled, EPIPE for a closed channel. Nothing has happened then.
+ *   - An exception leaves a task only by join(); one of a task that nobody joins is dropped. A task
+ *     is never unwound by force.
+ *   - A task may wait while it handles an exception, or while one unwinds it.
+ *   - With -fno-exceptions, a wait that fails ends the process: use the calls of aco_runtime.h
+ *     where one may. Coroutines and generators that have not ended are destroyed, not unwound.
+ *   - Programs link with the runtime, and with extra/cancel for coroutine and generator.
+ */
+#ifndef ACO_HPP
+#define ACO_HPP
+
+#include "aco/channel.hpp"
+#include "aco/coroutine.hpp"
+#include "aco/generator.hpp"
+#include "aco/group.hpp"
+#include "aco/sync.hpp"
+#include "aco/task.hpp"
+
+#ifdef __cpp_impl_coroutine
+#include "aco/await.hpp"
+#endif
+
+#if defined(BOOST_ASIO_ASYNC_RESULT_HPP)
+#include "aco/asio.hpp"
+#endif
+
+#endif

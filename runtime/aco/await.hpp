@@ -1,0 +1,474 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Stackless coroutines of C++20 and tasks wait for each other. Relies on task.hpp and channel.hpp.
+ *
+ *     aco::future<int> twice(int i)
+ *     {
+ *         co_await aco::co::sleep_for(std::chrono::milliseconds(1));
+ *         co_return 2 * i;
+ *     }
+ *     ... in a task: aco::await(twice(21))
+ *
+ * A stackless coroutine that is resumed here runs in a task of the thread on which it was
+ * suspended, so it may make any call of the runtime. Cancelling and deadlines are those of tasks:
+ * a stackless coroutine that waits has neither.
+ */
+#ifndef ACO_AWAIT_HPP
+#define ACO_AWAIT_HPP
+
+#include "channel.hpp"
+#include "task.hpp"
+
+#include <atomic>
+#include <coroutine>
+
+namespace aco {
+
+namespace detail {
+
+inline void *resume_stackless(void *address)
+{
+    std::coroutine_handle<>::from_address(address).resume();
+    return nullptr;
+}
+
+/* co_await of a task. */
+template <class T> class task_awaiter : aco_i_watch_t {
+    task<T> &task_;
+    aco_task_t *resumer_ = nullptr;
+
+    static void on_end(aco_i_watch_t *watch)
+    {
+        aco_unpark(static_cast<task_awaiter *>(watch)->resumer_);
+    }
+
+public:
+    explicit task_awaiter(task<T> &t) : aco_i_watch_t{nullptr, on_end}, task_(t)
+    {
+    }
+    bool await_ready() const
+    {
+        return task_.done();
+    }
+    void await_suspend(std::coroutine_handle<> h)
+    {
+        resumer_ = aco_i_go_parked(resume_stackless, h.address());
+        if (resumer_ == nullptr) {
+            fail("co_await of a task");
+        }
+        aco_task_t *resumer = resumer_; /* `this` may be gone after the watch */
+        if (!aco_i_watch(task_.handle(), this)) {
+            aco_unpark(resumer);
+        }
+    }
+    T await_resume()
+    {
+        return task_.join();
+    }
+};
+
+/* co_await of a point in time. */
+class time_awaiter {
+    std::int64_t when_;
+
+public:
+    explicit time_awaiter(std::int64_t when) : when_(when)
+    {
+    }
+    bool await_ready() const noexcept
+    {
+        return false;
+    }
+    void await_suspend(std::coroutine_handle<> h) const
+    {
+        check(aco_i_go_later(when_, resume_stackless, h.address()), "aco::co::sleep_for");
+    }
+    void await_resume() const noexcept
+    {
+    }
+};
+
+/* co_await of what `f()` returns or throws, which runs in a task unless `now()` has a result. */
+template <class T, class F, class N> class call_awaiter {
+    F f_;
+    N now_;
+    outcome<T> result_;
+    std::coroutine_handle<> handle_;
+    bool is_ready_ = false;
+
+    static void *run(void *arg)
+    {
+        call_awaiter *self = static_cast<call_awaiter *>(arg);
+        self->result_.set_to(self->f_);
+        self->handle_.resume();
+        return nullptr;
+    }
+
+public:
+    call_awaiter(F &&f, N &&now) : f_(std::move(f)), now_(std::move(now))
+    {
+    }
+    bool await_ready()
+    {
+        return now_(result_);
+    }
+    void await_suspend(std::coroutine_handle<> h)
+    {
+        handle_ = h;
+        check(aco_go(run, this), "co_await");
+    }
+    T await_resume()
+    {
+        return result_.take();
+    }
+};
+
+template <class T, class F, class N> call_awaiter<T, F, N> call_awaiter_of(F &&f, N &&now)
+{
+    return {std::forward<F>(f), std::forward<N>(now)};
+}
+
+} // namespace detail
+
+/* co_await of a task: what join() returns or throws. Costs no task while it waits. */
+template <class T> detail::task_awaiter<T> operator co_await(task<T> &t)
+{
+    return detail::task_awaiter<T>(t);
+}
+template <class T> detail::task_awaiter<T> operator co_await(task<T> &&t)
+{
+    return detail::task_awaiter<T>(t); /* it lives as long as the whole expression */
+}
+
+/* What a stackless coroutine waits for by co_await, with the names that a task has for it. */
+namespace co {
+
+template <class R, class P> detail::time_awaiter sleep_for(std::chrono::duration<R, P> d)
+{
+    std::int64_t ns = detail::ns_of(d), now = aco_now();
+    return detail::time_awaiter(ns > INT64_MAX - now ? INT64_MAX : now + ns);
+}
+template <class C, class D> detail::time_awaiter sleep_until(std::chrono::time_point<C, D> t)
+{
+    return sleep_for(t - C::now());
+}
+
+/* These take a task while they wait. */
+
+/* What channel.recv() returns. */
+template <class T> auto recv(channel<T> &c)
+{
+    return detail::call_awaiter_of<std::optional<T>>(
+        [&c] { return c.recv(); },
+        [&c](detail::outcome<std::optional<T>> &result) {
+            std::optional<T> value = c.try_recv();
+            if (!value) {
+                return false;
+            }
+            result.set_value(std::move(value));
+            return true;
+        });
+}
+
+/* What channel.send() does. */
+template <class T, class U = T> auto send(channel<T> &c, U &&value)
+{
+    return detail::call_awaiter_of<void>(
+        [&c, v = T(std::forward<U>(value))]() mutable { c.send(std::move(v)); },
+        [](auto &) { return false; });
+}
+
+/* What aco_wait_fd() returns: POLLIN, POLLOUT and so on. */
+inline auto wait_fd(int fd, int events)
+{
+    return detail::call_awaiter_of<int>(
+        [fd, events] {
+            int happened = aco_wait_fd(fd, events);
+            detail::check(happened, "aco::co::wait_fd");
+            return happened;
+        },
+        [](auto &) { return false; });
+}
+
+/* What `f()` returns or throws, run in a task: for any call that waits. */
+template <class F> auto call(F f)
+{
+    return detail::call_awaiter_of<std::invoke_result_t<F &>>(std::move(f),
+                                                              [](auto &) { return false; });
+}
+
+} // namespace co
+
+/* ==== Futures ================================================================================ */
+
+template <class T> class future;
+
+namespace detail {
+
+/* Who waits for a future, or that it has ended, or that nobody waits ever. */
+class future_state {
+    std::atomic<void *> waiter_{nullptr};
+    static inline char ended_, dropped_;
+
+public:
+    bool has_ended() const noexcept
+    {
+        return waiter_.load(std::memory_order_acquire) == &ended_;
+    }
+    /* false: it has ended. */
+    bool wait(std::coroutine_handle<> h) noexcept
+    {
+        void *nobody = nullptr;
+        return waiter_.compare_exchange_strong(nobody, h.address(), std::memory_order_acq_rel);
+    }
+    /* Whether its frame must be destroyed now. */
+    bool drop() noexcept
+    {
+        return waiter_.exchange(&dropped_, std::memory_order_acq_rel) == &ended_;
+    }
+    /* Ends: who is to be resumed; `is_dropped`: nobody, and the frame must be destroyed. */
+    std::coroutine_handle<> end(bool *is_dropped) noexcept
+    {
+        void *waiter = waiter_.exchange(&ended_, std::memory_order_acq_rel);
+        *is_dropped = waiter == &dropped_;
+        return waiter == nullptr || *is_dropped ? std::noop_coroutine()
+                                                : std::coroutine_handle<>::from_address(waiter);
+    }
+};
+
+struct future_end {
+    bool await_ready() noexcept
+    {
+        return false;
+    }
+    template <class P>
+    std::coroutine_handle<> await_suspend(std::coroutine_handle<P> ended) noexcept
+    {
+        bool is_dropped;
+        std::coroutine_handle<> next = ended.promise().end(&is_dropped);
+        if (is_dropped) {
+            ended.destroy();
+        }
+        return next;
+    }
+    void await_resume() noexcept
+    {
+    }
+};
+
+template <class T> struct future_promise_base : future_state {
+    outcome<T> result;
+
+    std::suspend_never initial_suspend() noexcept
+    {
+        return {};
+    }
+    future_end final_suspend() noexcept
+    {
+        return {};
+    }
+    void unhandled_exception() noexcept
+    {
+        result.set_thrown(std::current_exception());
+    }
+};
+
+template <class T> struct future_promise : future_promise_base<T> {
+    future<T> get_return_object();
+    template <class U = T> void return_value(U &&value)
+    {
+        this->result.set_value(std::forward<U>(value));
+    }
+};
+
+template <> struct future_promise<void> : future_promise_base<void> {
+    future<void> get_return_object();
+    void return_void()
+    {
+        result.set_value();
+    }
+};
+
+} // namespace detail
+
+/*
+ * What a stackless coroutine will return: its return type. The coroutine begins at once. One waits
+ * for it, by co_await in another stackless coroutine or get() in a task; if the future is dropped,
+ * the coroutine goes on alone, and what it returns or throws is dropped, too.
+ */
+template <class T> class [[nodiscard]] future {
+    using handle = std::coroutine_handle<detail::future_promise<T>>;
+    handle handle_;
+    friend detail::future_promise<T>;
+
+    explicit future(handle h) : handle_(h)
+    {
+    }
+
+public:
+    using promise_type = detail::future_promise<T>;
+
+    future(future &&other) noexcept : handle_(std::exchange(other.handle_, nullptr))
+    {
+    }
+    future &operator=(future &&other) noexcept
+    {
+        std::swap(handle_, other.handle_);
+        return *this;
+    }
+    ~future()
+    {
+        if (handle_ && handle_.promise().drop()) {
+            handle_.destroy();
+        }
+    }
+    bool done() const noexcept
+    {
+        return handle_.promise().has_ended();
+    }
+    /* For a task: waits, and returns or throws what the coroutine did. Once. */
+    T get();
+
+    /* co_await */
+    bool await_ready() const noexcept
+    {
+        return done();
+    }
+    bool await_suspend(std::coroutine_handle<> h) noexcept
+    {
+        return handle_.promise().wait(h);
+    }
+    T await_resume()
+    {
+        return handle_.promise().result.take();
+    }
+};
+
+template <class T> future<T> detail::future_promise<T>::get_return_object()
+{
+    return future<T>(std::coroutine_handle<future_promise>::from_promise(*this));
+}
+inline future<void> detail::future_promise<void>::get_return_object()
+{
+    return future<void>(std::coroutine_handle<future_promise>::from_promise(*this));
+}
+
+/* ==== Awaitables in a task =================================================================== */
+
+namespace detail {
+
+/* What a task and the coroutine that awaits for it share. */
+template <class T> struct awaited {
+    outcome<T> result;
+    aco_semaphore_t ended = {};
+    std::atomic<int> ct_owners{2};
+
+    void leave()
+    {
+        if (ct_owners.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+            delete this;
+        }
+    }
+};
+
+/* A coroutine that begins at once, and destroys itself. */
+struct detached {
+    struct promise_type {
+        detached get_return_object() noexcept
+        {
+            return {};
+        }
+        std::suspend_never initial_suspend() noexcept
+        {
+            return {};
+        }
+        std::suspend_never final_suspend() noexcept
+        {
+            return {};
+        }
+        void return_void() noexcept
+        {
+        }
+        void unhandled_exception() noexcept
+        {
+            std::terminate();
+        }
+    };
+};
+
+/* A is a reference for an lvalue. */
+template <class T, class A> detached await_into(awaited<T> *shared, A awaitable)
+{
+    ACO_I_TRY_TASK
+    {
+        if constexpr (std::is_void_v<T>) {
+            co_await static_cast<A &&>(awaitable);
+            shared->result.set_value();
+        } else {
+            shared->result.set_value(co_await static_cast<A &&>(awaitable));
+        }
+    }
+    ACO_I_CATCH_ALL
+    {
+        shared->result.set_thrown(std::current_exception());
+    }
+    aco_semaphore_release(&shared->ended);
+    shared->leave();
+}
+
+template <class A> decltype(auto) awaiter_of(A &&a)
+{
+    if constexpr (requires { static_cast<A &&>(a).operator co_await(); }) {
+        return static_cast<A &&>(a).operator co_await();
+    } else if constexpr (requires { operator co_await(static_cast<A &&>(a)); }) {
+        return operator co_await(static_cast<A &&>(a));
+    } else {
+        return static_cast<A &&>(a);
+    }
+}
+
+template <class A>
+using await_result =
+    decltype(std::declval<std::remove_reference_t<decltype(awaiter_of(std::declval<A>()))> &>()
+                 .await_resume());
+
+} // namespace detail
+
+/*
+ * Waits, in a task, for any awaitable, also of other libraries, and returns or throws what
+ * `co_await awaitable` would. If the wait fails, what was awaited goes on alone: an awaitable that
+ * was passed by reference must live until then.
+ */
+template <class A> auto await(A &&awaitable) -> detail::await_result<A>
+{
+    using T = detail::await_result<A>;
+    auto *shared = new detail::awaited<T>;
+    struct owner {
+        detail::awaited<T> *shared;
+        ~owner()
+        {
+            shared->leave();
+        }
+    } mine{shared};
+    detail::await_into<T, A>(shared, std::forward<A>(awaitable));
+    detail::check(aco_semaphore_acquire(&shared->ended), "aco::await");
+    return shared->result.take();
+}
+
+template <class T> T await(task<T> &t)
+{
+    return t.join();
+}
+template <class T> T await(task<T> &&t)
+{
+    return t.join();
+}
+
+template <class T> T future<T>::get()
+{
+    return await(*this);
+}
+
+} // namespace aco
+
+#endif

@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * aco::generator<T>: an input range of what a callable yields. Needs no runtime; relies on what
+ * aco::coroutine does.
+ *
+ *     aco::generator<int> squares([](auto &yield) {
+ *         for (int i = 1; i <= 3; i++) {
+ *             yield(i * i);
+ *         }
+ *     });
+ *     for (int square : squares) {
+ *         std::printf("%d\n", square);
+ *     }
+ */
+#ifndef ACO_GENERATOR_HPP
+#define ACO_GENERATOR_HPP
+
+#include "coroutine.hpp"
+
+#include <iterator>
+#include <memory>
+
+namespace aco {
+
+template <class T> class generator;
+
+namespace detail {
+
+/*
+ * A coroutine of a generator. It has the control words of who resumes it, as a function has those
+ * of its caller, so the switches here neither save nor load them.
+ */
+class light_fiber : public fiber {
+/* The part of a switch that is about control words. */
+#pragma push_macro("ACO_SWITCH_CONTROL_WORDS")
+#undef ACO_SWITCH_CONTROL_WORDS
+#define ACO_SWITCH_CONTROL_WORDS(...)
+    static inline __attribute__((ACO_ALWAYS unused)) void switch_to(aco_t *self, aco_t *co)
+    {
+        ACO_LAUNDER(co);
+        ACO_LAUNDER(self);
+        aco_gtls_co = co;
+        ACO_SWITCH(self, co);
+        aco_gtls_co = self;
+    }
+
+    /* What is rare: another parent, the first time, exceptions. */
+    __attribute__((noinline)) void resume_slowly(handling *threads)
+    {
+        threads->swap(mine_);
+        adopt();
+        if (!co_->is_owner) {
+            aco_i_acquire(co_);
+        }
+        switch_to(co_->main_co, co_);
+        threads->swap(mine_);
+        be_slow();
+    }
+    __attribute__((noinline)) void keep(handling *threads)
+    {
+        threads->swap(mine_);
+        be_slow();
+    }
+    /* Without a parent while it is suspended, a coroutine is resumed slowly. */
+    void be_slow()
+    {
+        if (is_any(&mine_)) {
+            co_->main_co = nullptr;
+        }
+    }
+    __attribute__((noinline)) void be_cancelled()
+    {
+        handling::of_thread()->swap(mine_);
+        aco_i_wake(co_);
+    }
+
+public:
+    using fiber::fiber;
+
+    aco_t *co() const
+    {
+        return co_;
+    }
+    /* The first resume(). */
+    void begin()
+    {
+        resume_slowly(handling::of_thread());
+    }
+    /* Resumes `fiber`, whose coroutine is `co`. */
+    static inline __attribute__((ACO_ALWAYS unused)) void resume(light_fiber *const &fiber,
+                                                                 aco_t *co, handling *threads)
+    {
+        aco_t *self = aco_get_co();
+        if (__builtin_expect(co->main_co != self || is_any(threads), 0)) {
+            fiber->resume_slowly(threads);
+            return;
+        }
+        switch_to(self, co);
+        if (__builtin_expect(is_any(threads), 0)) {
+            fiber->keep(threads);
+        }
+    }
+    /* These are for the coroutine itself. */
+    inline __attribute__((ACO_ALWAYS)) void suspend()
+    {
+        aco_t *co = aco_get_co(), *main_co = co->main_co;
+        ACO_LAUNDER(main_co);
+        ACO_SWITCH(co, main_co);
+        ACO_ASSUME_RUNNING(co);
+        if (__builtin_expect(co->wakes, 0)) {
+            be_cancelled();
+        }
+    }
+    [[noreturn]] static void end()
+    {
+        aco_t *co = aco_get_co(), *main_co = co->main_co;
+        co->is_end = 1;
+        co->is_owner = 0;
+        co->share_stack->owner = co->share_stack->in_place = nullptr;
+        ACO_LAUNDER(main_co);
+        ACO_SWITCH(co, main_co);
+        __builtin_unreachable();
+    }
+#pragma pop_macro("ACO_SWITCH_CONTROL_WORDS")
+};
+
+} // namespace detail
+
+/*
+ * What the callable of a generator gets: `yield(value)` passes a value to whoever iterates, and
+ * returns when that wants the next one. `yield(generator)` passes all values of another generator,
+ * at the cost of one switch a value, however deep generators are nested. An exception that leaves
+ * that generator leaves the call.
+ */
+template <class T> class yielder : detail::light_fiber {
+    friend class generator<T>;
+    using item = std::remove_reference_t<T>;
+
+    /* Bytes of stack that must be left for a nested generator to run on it. */
+    static constexpr std::ptrdiff_t enough = detail::thread_stacks::stack_sz / 4;
+
+    /* Of the one that is iterated over, the outermost: its present value, or nullptr after one that
+     * it yields has ended; and the one that yields now, with its coroutine. */
+    item *item_ = nullptr;
+    aco_t *running_;
+    detail::handling *handling_ = detail::handling::of_thread();
+    light_fiber *innermost_ = this;
+
+    yielder *outermost_ = this;
+    yielder *outer_ = nullptr; /* that yields this one */
+    std::exception_ptr thrown_;
+
+    explicit yielder(aco_t *co) : light_fiber(co), running_(co)
+    {
+    }
+    inline __attribute__((ACO_ALWAYS)) void pass(item *value)
+    {
+        outermost_->item_ = value;
+        suspend();
+    }
+    void set_innermost(light_fiber *innermost)
+    {
+        innermost_ = innermost;
+        running_ = innermost->co();
+    }
+    yielder *innermost() const
+    {
+        return static_cast<yielder *>(innermost_);
+    }
+    /* For the outermost: goes on to the next value. */
+    inline __attribute__((ACO_ALWAYS)) void advance()
+    {
+        resume(innermost_, running_, handling_);
+        if (__builtin_expect(item_ == nullptr, 0)) {
+            leave_ended();
+        }
+    }
+    __attribute__((noinline)) void leave_ended()
+    {
+        while (innermost_ != this && innermost_->has_ended()) {
+            set_innermost(innermost()->outer_);
+            resume(innermost_, running_, handling_);
+        }
+        if (has_ended() && thrown_ != nullptr) {
+            detail::rethrow(thrown_);
+        }
+    }
+
+    /* Makes the values of `inner` those of this one's outermost: whoever iterates resumes it. */
+    void join(yielder *inner)
+    {
+        inner->outer_ = this;
+        outermost_->set_innermost(inner->innermost_);
+        for (yielder *each = inner->innermost(); each != this; each = each->outer_) {
+            each->outermost_ = outermost_;
+        }
+    }
+    /* Undoes that; `inner` can be iterated over again, unless it has ended. */
+    void part(yielder *inner)
+    {
+        yielder *top = outermost_;
+        inner->set_innermost(top->innermost_ == this ? inner : top->innermost_);
+        for (yielder *each = inner->innermost(); each != this; each = each->outer_) {
+            each->outermost_ = inner;
+        }
+        inner->item_ = inner->has_ended() ? nullptr : top->item_;
+        inner->outer_ = nullptr;
+        top->set_innermost(this);
+    }
+    void nest(generator<T> &inner);
+
+public:
+    yielder(const yielder &) = delete;
+    yielder &operator=(const yielder &) = delete;
+
+    template <class U = T, std::enable_if_t<!std::is_reference_v<U>, int> = 0>
+    void operator()(T &&value)
+    {
+        pass(std::addressof(value));
+    }
+    template <class U = T,
+              std::enable_if_t<!std::is_reference_v<U> && std::is_copy_constructible_v<U>, int> = 0>
+    void operator()(const T &value)
+    {
+        T copy(value);
+        pass(std::addressof(copy));
+    }
+    template <class U = T, std::enable_if_t<std::is_reference_v<U>, int> = 0>
+    void operator()(T value)
+    {
+        pass(std::addressof(value));
+    }
+    void operator()(generator<T> &&inner)
+    {
+        nest(inner);
+    }
+    void operator()(generator<T> &inner)
+    {
+        nest(inner);
+    }
+};
+
+/*
+ * An input range of T, which may be move-only or a reference, made by `f(yield)`. `f` runs while a
+ * value is wanted, on a stack of its own that comes from a pool of the thread; it may wait if a
+ * task iterates. An exception that leaves `f` leaves begin() or ++. The destructor of a generator
+ * that has not ended unwinds it, so that the destructors of its objects run.
+ */
+template <class T> class generator {
+    using state = yielder<T>;
+    using item = std::remove_reference_t<T>;
+    friend state;
+
+    detail::body<state &> body_;
+    state *state_ = nullptr; /* in the frame of run() */
+
+    static void run()
+    {
+        generator *self = static_cast<generator *>(aco_get_arg());
+        state mine(aco_get_co());
+        {
+            detail::body<state &> body(std::move(self->body_));
+            self->state_ = &mine;
+            ACO_I_TRY
+            {
+                body(mine);
+            }
+            ACO_I_CATCH_INTO(mine.thrown_)
+        }
+        mine.outermost_->item_ = nullptr;
+        state::end();
+    }
+    void start()
+    {
+        detail::light_fiber first(detail::thread_stacks::mine().create(run, this));
+        first.begin();
+        state_->take_from(first);
+        state_->leave_ended();
+    }
+    void destroy()
+    {
+        if (state_ != nullptr) {
+            std::exchange(state_, nullptr)->cancel_and_destroy();
+        }
+    }
+
+public:
+    class iterator {
+        state *state_;
+        friend class generator;
+        explicit iterator(state *s) : state_(s)
+        {
+        }
+
+    public:
+        using iterator_concept = std::input_iterator_tag;
+        using iterator_category = std::input_iterator_tag;
+        using value_type = std::remove_cv_t<item>;
+        using difference_type = std::ptrdiff_t;
+        using reference = item &;
+        using pointer = item *;
+
+        iterator() : state_(nullptr)
+        {
+        }
+        reference operator*() const
+        {
+            return *state_->item_;
+        }
+        pointer operator->() const
+        {
+            return state_->item_;
+        }
+        inline __attribute__((ACO_ALWAYS)) iterator &operator++()
+        {
+            state_->advance();
+            return *this;
+        }
+        void operator++(int)
+        {
+            ++*this;
+        }
+        bool is_at_end() const
+        {
+            return state_ == nullptr || state_->item_ == nullptr;
+        }
+        /* Of iterators of one generator: whether both are at its end, or neither. */
+        friend bool operator==(const iterator &a, const iterator &b)
+        {
+            return a.is_at_end() == b.is_at_end();
+        }
+        friend bool operator!=(const iterator &a, const iterator &b)
+        {
+            return a.is_at_end() != b.is_at_end();
+        }
+    };
+
+    template <class F, class = std::enable_if_t<std::is_invocable_v<std::decay_t<F> &, state &> &&
+                                                !std::is_same_v<std::decay_t<F>, generator>>>
+    explicit generator(F &&f) : body_(std::in_place, std::forward<F>(f))
+    {
+    }
+    generator(generator &&other) noexcept
+        : body_(std::move(other.body_)), state_(std::exchange(other.state_, nullptr))
+    {
+    }
+    generator &operator=(generator &&other) noexcept
+    {
+        if (this != &other) {
+            destroy();
+            body_ = std::move(other.body_);
+            state_ = std::exchange(other.state_, nullptr);
+        }
+        return *this;
+    }
+    ~generator()
+    {
+        destroy();
+    }
+
+    /* Runs to the first value; later calls return where the last iterator is. */
+    iterator begin()
+    {
+        if (state_ == nullptr && body_) {
+            start();
+        }
+        return iterator(state_);
+    }
+    iterator end() const noexcept
+    {
+        return iterator(nullptr);
+    }
+};
+
+template <class T> void yielder<T>::nest(generator<T> &inner)
+{
+    const char *bottom = static_cast<const char *>(co()->share_stack->ptr);
+    if (inner.state_ == nullptr && inner.body_ &&
+        static_cast<const char *>(__builtin_frame_address(0)) - bottom > enough) {
+        inner.body_(*this); /* on this stack: no switch at all */
+        return;
+    }
+    if (inner.begin() == inner.end()) {
+        return;
+    }
+    struct joint {
+        yielder *outer, *inner;
+        ~joint()
+        {
+            outer->part(inner);
+        }
+    } joined{this, inner.state_};
+    join(inner.state_);
+    pass(joined.inner->item_);
+    if (joined.inner->thrown_ != nullptr) {
+        detail::rethrow(joined.inner->thrown_);
+    }
+}
+
+} // namespace aco
+
+#endif

@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * aco::group: tasks that end together; when_all, when_any and when_some. Relies on task.hpp.
+ */
+#ifndef ACO_GROUP_HPP
+#define ACO_GROUP_HPP
+
+#include "task.hpp"
+
+#include <cstddef>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+namespace aco {
+
+namespace detail {
+
+#ifdef __cpp_exceptions
+/* Keeps what a task of a group has thrown, unless another one came first, and cancels the group. */
+inline void keep_thrown(aco_group_t *group)
+{
+    auto thrown = std::make_unique<std::exception_ptr>(std::current_exception());
+    if (aco_i_group_keep(group, thrown.get())) {
+        thrown.release();
+        aco_group_cancel(group);
+    }
+}
+#endif
+
+template <class F> struct member {
+    F f;
+    aco_group_t *group;
+
+    void operator()()
+    {
+#ifdef __cpp_exceptions
+        try {
+            f();
+        } catch (const std::system_error &e) {
+            if (e.code() != std::errc::operation_canceled) {
+                keep_thrown(group);
+            }
+        } catch (...) {
+            keep_thrown(group);
+        }
+#else
+        f();
+#endif
+    }
+};
+
+/* The function of a task that is never joined. */
+template <class F> void *run_member(void *storage)
+{
+    {
+        F f(stored<F>::take(storage));
+        aco_i_begin();
+        f();
+    }
+    return nullptr;
+}
+
+} // namespace detail
+
+/*
+ * A group of tasks that ends with its scope: the destructor joins it, after it has cancelled it if
+ * an exception is passing. The first exception of a task cancels the group, and leaves join(), or
+ * the destructor if none is passing. Belongs to the task that makes it.
+ */
+class group {
+    aco_group_t *group_;
+    int ct_uncaught_ = uncaught();
+
+    static int uncaught() noexcept
+    {
+        return std::uncaught_exceptions();
+    }
+
+public:
+    group() : group_(aco_group_new())
+    {
+        if (group_ == nullptr) {
+            detail::fail("aco::group");
+        }
+    }
+    group(const group &) = delete;
+    group &operator=(const group &) = delete;
+    ~group() noexcept(false)
+    {
+        if (group_ == nullptr) {
+            return;
+        }
+        if (uncaught() == ct_uncaught_) {
+            join();
+            return;
+        }
+        cancel();
+        int error;
+        end(&error);
+    }
+
+    /* A task of the group that runs `f()`. Throws ECANCELED if the group was cancelled. */
+    template <class F> void spawn(F &&f)
+    {
+        using M = detail::member<std::decay_t<F>>;
+        task_options options = {};
+        options.group = valid();
+        detail::go(&options, detail::run_member<M>, M{std::forward<F>(f), group_}, nullptr,
+                   "aco::group::spawn");
+    }
+    /* Cancels its tasks, now and to come, and the groups that these made. */
+    void cancel()
+    {
+        aco_group_cancel(valid());
+    }
+    /* Waits for the end of all its tasks. If the wait fails, they are cancelled and waited for, and
+     * it throws why; else what the first of them threw. A group is joined once. */
+    void join()
+    {
+        int error;
+        std::unique_ptr<std::exception_ptr> thrown = end(&error);
+        if (error != 0) {
+            detail::fail("aco::group::join", error);
+        }
+#ifdef __cpp_exceptions
+        if (thrown != nullptr) {
+            std::rethrow_exception(*thrown);
+        }
+#endif
+    }
+
+private:
+    aco_group_t *valid() const
+    {
+        if (group_ == nullptr) {
+            aco_i_fail("aco::group", aco_get_co(), "it was joined: make another one");
+        }
+        return group_;
+    }
+    /* What the first task threw, and errno of the wait. */
+    std::unique_ptr<std::exception_ptr> end(int *error)
+    {
+        aco_group_t *ended = valid();
+        group_ = nullptr;
+        void *kept;
+        *error = aco_i_group_join(ended, &kept) == 0 ? 0 : errno;
+        return std::unique_ptr<std::exception_ptr>(static_cast<std::exception_ptr *>(kept));
+    }
+};
+
+/* ==== Several tasks ========================================================================== */
+
+/* Asks when_any() and when_some() to cancel the tasks that they don't join. */
+struct cancel_rest_t {};
+inline constexpr cancel_rest_t cancel_rest{};
+
+namespace detail {
+
+/* Waits for some of several tasks. It lies on the heap, where other threads may write to it. */
+class race {
+    struct runner : aco_i_watch_t {
+        race *of;
+        aco_task_t *task; /* nullptr: not there, or ended and taken */
+        int has_ended;    /* atomic */
+    };
+    aco_semaphore_t ended_ = {}; /* has one for each that has ended and was not taken */
+    std::size_t ct_;
+    std::unique_ptr<runner[]> runners_;
+
+    static void on_end(aco_i_watch_t *watch)
+    {
+        runner *r = static_cast<runner *>(watch);
+        __atomic_store_n(&r->has_ended, 1, __ATOMIC_RELEASE);
+        aco_semaphore_release(&r->of->ended_);
+    }
+
+public:
+    explicit race(std::size_t ct) : ct_(ct), runners_(new runner[ct]())
+    {
+    }
+    race(const race &) = delete;
+    race &operator=(const race &) = delete;
+    ~race()
+    {
+        for (std::size_t i = 0; i < ct_; i++) {
+            if (runners_[i].task != nullptr) {
+                aco_i_unwatch(runners_[i].task, &runners_[i]);
+            }
+        }
+    }
+    /* Returns whether there is a task at all. */
+    bool enter(std::size_t i, aco_task_t *task)
+    {
+        runner &r = runners_[i];
+        r.of = this;
+        r.fn = on_end;
+        r.task = task;
+        if (task != nullptr && !aco_i_watch(task, &r)) {
+            on_end(&r);
+        }
+        return task != nullptr;
+    }
+    /* Waits for one that has ended, and returns which. */
+    std::size_t take(const char *call)
+    {
+        check(aco_semaphore_acquire(&ended_), call);
+        std::size_t i = 0;
+        while (runners_[i].task == nullptr ||
+               !__atomic_load_n(&runners_[i].has_ended, __ATOMIC_ACQUIRE)) {
+            i++;
+        }
+        aco_i_unwatch(runners_[i].task, &runners_[i]);
+        runners_[i].task = nullptr;
+        return i;
+    }
+};
+
+/* A race of these tasks, and at least `ct` of them. */
+template <class... T>
+std::unique_ptr<race> race_of(std::size_t ct, const char *call, const task<T> &...tasks)
+{
+    auto r = std::make_unique<race>(sizeof...(T));
+    std::size_t i = 0;
+    std::size_t ct_there = 0;
+    ((ct_there += r->enter(i++, tasks.handle())), ...);
+    if (ct_there < ct) {
+        fail(call, EINVAL);
+    }
+    return r;
+}
+
+template <class T>
+std::unique_ptr<race> race_of(std::size_t ct, const char *call, const std::vector<task<T>> &tasks)
+{
+    auto r = std::make_unique<race>(tasks.size());
+    std::size_t ct_there = 0;
+    for (std::size_t i = 0; i < tasks.size(); i++) {
+        ct_there += r->enter(i, tasks[i].handle());
+    }
+    if (ct_there < ct) {
+        fail(call, EINVAL);
+    }
+    return r;
+}
+
+template <class T> void cancel_if_there(task<T> &each)
+{
+    if (each.joinable()) {
+        each.cancel();
+    }
+}
+
+template <class T> void cancel_those_there(std::vector<task<T>> &tasks)
+{
+    for (task<T> &each : tasks) {
+        cancel_if_there(each);
+    }
+}
+
+/* Calls `f()` at the end of a scope. */
+template <class F> struct at_end {
+    F f;
+    explicit at_end(F &&callable) : f(std::move(callable))
+    {
+    }
+    ~at_end()
+    {
+        f();
+    }
+};
+
+template <class T> value_of<T> join_as_value(task<T> &each)
+{
+    if constexpr (std::is_void_v<T>) {
+        each.join();
+        return {};
+    } else {
+        return each.join();
+    }
+}
+
+/* The i-th of several tasks, joined. */
+template <std::size_t I, class V, class... T>
+V join_nth(std::size_t i, std::tuple<task<T> &...> tasks)
+{
+    if constexpr (I + 1 < sizeof...(T)) {
+        if (i != I) {
+            return join_nth<I + 1, V>(i, tasks);
+        }
+    }
+    return V(std::in_place_index<I>, join_as_value(std::get<I>(tasks)));
+}
+
+} // namespace detail
+
+/*
+ * Waits for the end of all tasks, and returns what they do, void as std::monostate; or throws what
+ * the first of them has thrown. If the wait fails, those that have not ended remain to be joined.
+ */
+template <class... T> std::tuple<detail::value_of<T>...> when_all(task<T> &...tasks)
+{
+    (detail::check(aco_i_await_end(tasks.handle()), "aco::when_all"), ...);
+    std::tuple<detail::outcome<T>...> ended{tasks.end()...};
+    return std::apply(
+        [](auto &...each) { return std::tuple<detail::value_of<T>...>{each.take_value()...}; },
+        ended);
+}
+template <class... T> auto when_all(task<T> &&...tasks)
+{
+    return when_all(tasks...);
+}
+template <class T> std::vector<detail::value_of<T>> when_all(std::vector<task<T>> &tasks)
+{
+    for (task<T> &each : tasks) {
+        detail::check(aco_i_await_end(each.handle()), "aco::when_all");
+    }
+    std::vector<detail::outcome<T>> ended;
+    for (task<T> &each : tasks) {
+        ended.push_back(each.end());
+    }
+    std::vector<detail::value_of<T>> values;
+    for (detail::outcome<T> &each : ended) {
+        values.push_back(each.take_value());
+    }
+    return values;
+}
+template <class T> auto when_all(std::vector<task<T>> &&tasks)
+{
+    return when_all(tasks);
+}
+
+/*
+ * Waits until the first of the tasks has ended, and joins that: returns, as a std::variant with its
+ * index, or throws what it does. The others go on, and remain to be joined; with cancel_rest first,
+ * they are cancelled. Those that were joined before don't count. Throws EINVAL if none is left.
+ */
+template <class... T> std::variant<detail::value_of<T>...> when_any(task<T> &...tasks)
+{
+    std::size_t i = detail::race_of(1, "aco::when_any", tasks...)->take("aco::when_any");
+    return detail::join_nth<0, std::variant<detail::value_of<T>...>, T...>(i, std::tie(tasks...));
+}
+template <class... T> auto when_any(cancel_rest_t, task<T> &...tasks)
+{
+    detail::at_end cancel([&] { (detail::cancel_if_there(tasks), ...); });
+    return when_any(tasks...);
+}
+template <class T> std::pair<std::size_t, detail::value_of<T>> when_any(std::vector<task<T>> &tasks)
+{
+    std::size_t i = detail::race_of(1, "aco::when_any", tasks)->take("aco::when_any");
+    return {i, detail::join_as_value(tasks[i])};
+}
+template <class T> auto when_any(cancel_rest_t, std::vector<task<T>> &tasks)
+{
+    detail::at_end cancel([&] { detail::cancel_those_there(tasks); });
+    return when_any(tasks);
+}
+
+/*
+ * Waits until `ct` of the tasks have ended, and joins these: returns what they do, each with its
+ * index, or throws what the first of them threw. The others as by when_any().
+ */
+template <class... T>
+std::vector<std::variant<detail::value_of<T>...>> when_some(std::size_t ct, task<T> &...tasks)
+{
+    using value = std::variant<detail::value_of<T>...>;
+    auto race = detail::race_of(ct, "aco::when_some", tasks...);
+    std::vector<value> values;
+    while (values.size() < ct) {
+        std::size_t i = race->take("aco::when_some");
+        values.push_back(detail::join_nth<0, value, T...>(i, std::tie(tasks...)));
+    }
+    return values;
+}
+template <class... T> auto when_some(cancel_rest_t, std::size_t ct, task<T> &...tasks)
+{
+    detail::at_end cancel([&] { (detail::cancel_if_there(tasks), ...); });
+    return when_some(ct, tasks...);
+}
+template <class T>
+std::vector<std::pair<std::size_t, detail::value_of<T>>> when_some(std::size_t ct,
+                                                                   std::vector<task<T>> &tasks)
+{
+    auto race = detail::race_of(ct, "aco::when_some", tasks);
+    std::vector<std::pair<std::size_t, detail::value_of<T>>> values;
+    while (values.size() < ct) {
+        std::size_t i = race->take("aco::when_some");
+        values.emplace_back(i, detail::join_as_value(tasks[i]));
+    }
+    return values;
+}
+template <class T> auto when_some(cancel_rest_t, std::size_t ct, std::vector<task<T>> &tasks)
+{
+    detail::at_end cancel([&] { detail::cancel_those_there(tasks); });
+    return when_some(ct, tasks);
+}
+
+} // namespace aco
+
+#endif

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Mutexes and similar, and task-local values, with the names that the standard library has for
+ * their members: std::unique_lock, std::scoped_lock, std::shared_lock and std::lock_guard work with
+ * them. All may be used by tasks of different threads, and by threads that run no task. Waits throw
+ * std::system_error. Relies on aco_runtime.h.
+ */
+#ifndef ACO_SYNC_HPP
+#define ACO_SYNC_HPP
+
+#include "task.hpp"
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <mutex>
+
+namespace aco {
+
+/* As std::timed_mutex. Locking throws EDEADLK if the caller holds it. Unlocking what the caller has
+ * not locked aborts. */
+class mutex {
+    aco_mutex_t mutex_ = {};
+
+public:
+    using native_handle_type = aco_mutex_t *;
+
+    mutex() = default;
+    mutex(const mutex &) = delete;
+    mutex &operator=(const mutex &) = delete;
+
+    void lock()
+    {
+        detail::check(aco_mutex_lock(&mutex_), "aco::mutex::lock");
+    }
+    bool try_lock() noexcept
+    {
+        return aco_mutex_try_lock(&mutex_) == 0;
+    }
+    template <class R, class P> bool try_lock_for(std::chrono::duration<R, P> d)
+    {
+        return detail::is_in_time(d, "aco::mutex::try_lock_for",
+                                  [this] { return aco_mutex_lock(&mutex_); });
+    }
+    template <class C, class D> bool try_lock_until(std::chrono::time_point<C, D> t)
+    {
+        return try_lock_for(t - C::now());
+    }
+    void unlock() noexcept
+    {
+        aco_mutex_unlock(&mutex_);
+    }
+    native_handle_type native_handle() noexcept
+    {
+        return &mutex_;
+    }
+};
+
+/* As std::shared_mutex. Who wants to read waits behind who wants to write. */
+class shared_mutex {
+    aco_rwlock_t rwlock_ = {};
+
+public:
+    using native_handle_type = aco_rwlock_t *;
+
+    shared_mutex() = default;
+    shared_mutex(const shared_mutex &) = delete;
+    shared_mutex &operator=(const shared_mutex &) = delete;
+
+    void lock()
+    {
+        detail::check(aco_rwlock_write_lock(&rwlock_), "aco::shared_mutex::lock");
+    }
+    bool try_lock() noexcept
+    {
+        return aco_rwlock_try_write_lock(&rwlock_) == 0;
+    }
+    void unlock() noexcept
+    {
+        aco_rwlock_unlock(&rwlock_);
+    }
+    void lock_shared()
+    {
+        detail::check(aco_rwlock_read_lock(&rwlock_), "aco::shared_mutex::lock_shared");
+    }
+    bool try_lock_shared() noexcept
+    {
+        return aco_rwlock_try_read_lock(&rwlock_) == 0;
+    }
+    void unlock_shared() noexcept
+    {
+        aco_rwlock_unlock(&rwlock_);
+    }
+    native_handle_type native_handle() noexcept
+    {
+        return &rwlock_;
+    }
+};
+
+/* As std::condition_variable, but without spurious wake-ups. A wait that throws has locked the
+ * mutex again. */
+class condition_variable {
+    aco_cond_t cond_ = {};
+
+public:
+    using native_handle_type = aco_cond_t *;
+
+    condition_variable() = default;
+    condition_variable(const condition_variable &) = delete;
+    condition_variable &operator=(const condition_variable &) = delete;
+
+    void notify_one() noexcept
+    {
+        aco_cond_signal(&cond_);
+    }
+    void notify_all() noexcept
+    {
+        aco_cond_broadcast(&cond_);
+    }
+    void wait(std::unique_lock<mutex> &lock)
+    {
+        detail::check(aco_cond_wait(&cond_, lock.mutex()->native_handle()),
+                      "aco::condition_variable::wait");
+    }
+    template <class P> void wait(std::unique_lock<mutex> &lock, P is_so)
+    {
+        while (!is_so()) {
+            wait(lock);
+        }
+    }
+    template <class R, class P>
+    std::cv_status wait_for(std::unique_lock<mutex> &lock, std::chrono::duration<R, P> d);
+    template <class R, class P, class Q>
+    bool wait_for(std::unique_lock<mutex> &lock, std::chrono::duration<R, P> d, Q is_so)
+    {
+        return wait_until(lock, std::chrono::steady_clock::now() + d, std::move(is_so));
+    }
+    template <class C, class D>
+    std::cv_status wait_until(std::unique_lock<mutex> &lock, std::chrono::time_point<C, D> t);
+    template <class C, class D, class Q>
+    bool wait_until(std::unique_lock<mutex> &lock, std::chrono::time_point<C, D> t, Q is_so);
+
+    native_handle_type native_handle() noexcept
+    {
+        return &cond_;
+    }
+};
+
+/* As std::counting_semaphore. */
+class semaphore {
+    aco_semaphore_t semaphore_;
+
+public:
+    explicit semaphore(std::ptrdiff_t ct)
+    {
+        aco_semaphore_init(&semaphore_, static_cast<std::size_t>(ct));
+    }
+    semaphore(const semaphore &) = delete;
+    semaphore &operator=(const semaphore &) = delete;
+
+    void acquire()
+    {
+        detail::check(aco_semaphore_acquire(&semaphore_), "aco::semaphore::acquire");
+    }
+    bool try_acquire() noexcept
+    {
+        return aco_semaphore_try_acquire(&semaphore_) == 0;
+    }
+    template <class R, class P> bool try_acquire_for(std::chrono::duration<R, P> d)
+    {
+        return detail::is_in_time(d, "aco::semaphore::try_acquire_for",
+                                  [this] { return aco_semaphore_acquire(&semaphore_); });
+    }
+    template <class C, class D> bool try_acquire_until(std::chrono::time_point<C, D> t)
+    {
+        return try_acquire_for(t - C::now());
+    }
+    void release(std::ptrdiff_t ct = 1)
+    {
+        while (ct-- > 0) {
+            detail::check(aco_semaphore_release(&semaphore_), "aco::semaphore::release");
+        }
+    }
+};
+
+/* As std::latch. */
+class latch {
+    aco_wait_group_t left_ = {};
+    std::atomic<std::ptrdiff_t> ct_;
+
+public:
+    explicit latch(std::ptrdiff_t ct) : ct_(ct)
+    {
+        aco_wait_group_add(&left_, ct);
+    }
+    latch(const latch &) = delete;
+    latch &operator=(const latch &) = delete;
+
+    void count_down(std::ptrdiff_t ct = 1)
+    {
+        ct_.fetch_sub(ct, std::memory_order_release);
+        aco_wait_group_add(&left_, -static_cast<std::int64_t>(ct));
+    }
+    bool try_wait() const noexcept
+    {
+        return ct_.load(std::memory_order_acquire) == 0;
+    }
+    void wait()
+    {
+        detail::check(aco_wait_group_wait(&left_), "aco::latch::wait");
+    }
+    void arrive_and_wait(std::ptrdiff_t ct = 1)
+    {
+        count_down(ct);
+        wait();
+    }
+};
+
+/* As std::once_flag, for aco::call_once(). */
+class once_flag {
+    mutex mutex_;
+    std::atomic<bool> is_done_{false};
+
+    template <class F, class... A> friend void call_once(once_flag &flag, F &&f, A &&...args);
+
+public:
+    once_flag() = default;
+};
+
+/* Calls `f(args...)` unless a call with this flag has returned; all others wait until it does. */
+template <class F, class... A> void call_once(once_flag &flag, F &&f, A &&...args)
+{
+    if (flag.is_done_.load(std::memory_order_acquire)) {
+        return;
+    }
+    std::lock_guard<mutex> guard(flag.mutex_);
+    if (!flag.is_done_.load(std::memory_order_relaxed)) {
+        std::invoke(std::forward<F>(f), std::forward<A>(args)...);
+        flag.is_done_.store(true, std::memory_order_release);
+    }
+}
+
+/*
+ * A variable of which each task has one of its own, which it makes when it first uses it: by `T()`,
+ * or by the callable given. It is destroyed when the task ends. A process can have 1024 of these.
+ */
+template <class T> class task_local {
+    aco_key_t key_;
+    T (*make_)();
+
+    static T make_default()
+    {
+        return T();
+    }
+
+public:
+    explicit task_local(T (*make)() = make_default) : make_(make)
+    {
+        detail::check(aco_key_create(&key_, [](void *value) { delete static_cast<T *>(value); }),
+                      "aco::task_local");
+    }
+    task_local(const task_local &) = delete;
+    task_local &operator=(const task_local &) = delete;
+
+    /* That of the running task. Throws EPERM outside of one. */
+    T &get()
+    {
+        T *value = static_cast<T *>(aco_getspecific(key_));
+        if (value == nullptr) {
+            value = new T(make_());
+            if (aco_setspecific(key_, value) != 0) {
+                int error = errno;
+                delete value;
+                detail::fail("aco::task_local::get", error);
+            }
+        }
+        return *value;
+    }
+    T &operator*()
+    {
+        return get();
+    }
+    T *operator->()
+    {
+        return &get();
+    }
+};
+
+/* ==== Inline ================================================================================= */
+
+template <class R, class P>
+std::cv_status condition_variable::wait_for(std::unique_lock<mutex> &lock,
+                                            std::chrono::duration<R, P> d)
+{
+    bool is_notified = detail::is_in_time(d, "aco::condition_variable::wait_for", [&] {
+        return aco_cond_wait(&cond_, lock.mutex()->native_handle());
+    });
+    return is_notified ? std::cv_status::no_timeout : std::cv_status::timeout;
+}
+
+template <class C, class D>
+std::cv_status condition_variable::wait_until(std::unique_lock<mutex> &lock,
+                                              std::chrono::time_point<C, D> t)
+{
+    return wait_for(lock, t - C::now());
+}
+
+template <class C, class D, class Q>
+bool condition_variable::wait_until(std::unique_lock<mutex> &lock, std::chrono::time_point<C, D> t,
+                                    Q is_so)
+{
+    while (!is_so()) {
+        if (wait_until(lock, t) == std::cv_status::timeout) {
+            return is_so();
+        }
+    }
+    return true;
+}
+
+} // namespace aco
+
+#endif

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the C++ tests of the runtime share. A check that fails ends the program. */
+#ifndef CPP_HPP
+#define CPP_HPP
+
+#include "aco.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#define CHECK(what)                                                                                \
+    do {                                                                                           \
+        if (!(what)) {                                                                             \
+            std::fprintf(stderr, "%s:%d: %s: not so: %s\n", __FILE__, __LINE__, __func__, #what);  \
+            std::abort();                                                                          \
+        }                                                                                          \
+    } while (0)
+
+/* The statement must throw an E of which `test`, of the exception `e`, is true. */
+#define CHECK_THROWS(E, test, ...)                                                                 \
+    do {                                                                                           \
+        bool has_thrown = false;                                                                   \
+        try {                                                                                      \
+            __VA_ARGS__;                                                                           \
+        } catch (const E &e) {                                                                     \
+            has_thrown = true;                                                                     \
+            CHECK(test);                                                                           \
+        }                                                                                          \
+        CHECK(has_thrown);                                                                         \
+    } while (0)
+#define CHECK_FAILS(error, ...) CHECK_THROWS(std::system_error, e.code() == (error), __VA_ARGS__)
+
+/* Counts those that live, and what was made of copies. */
+struct counted {
+    static inline int ct_alive = 0, ct_copies = 0;
+    int value;
+
+    explicit counted(int v = 0) : value(v)
+    {
+        ct_alive++;
+    }
+    counted(const counted &other) : value(other.value)
+    {
+        ct_alive++;
+        ct_copies++;
+    }
+    counted(counted &&other) noexcept : value(std::exchange(other.value, -1))
+    {
+        ct_alive++;
+    }
+    counted &operator=(const counted &) = default;
+    counted &operator=(counted &&) = default;
+    ~counted()
+    {
+        ct_alive--;
+    }
+};
+
+constexpr auto for_ever = std::chrono::hours(24);
+
+struct test {
+    const char *name;
+    void (*fn)();
+};
+
+/* Runs all tests, or those named. */
+template <std::size_t N> int run_tests(const test (&tests)[N], int argc, char **argv)
+{
+    for (const test &t : tests) {
+        bool is_named = argc == 1;
+        for (int i = 1; i < argc; i++) {
+            is_named = is_named || std::string(argv[i]) == t.name;
+        }
+        if (is_named) {
+            t.fn();
+            CHECK(counted::ct_alive == 0);
+            std::printf("%s\n", t.name);
+            std::fflush(stdout);
+        }
+    }
+    return 0;
+}
+
+#endif

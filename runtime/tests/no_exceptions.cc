@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What is left of aco.hpp without exceptions and RTTI; and without the runtime. */
+#ifdef WITHOUT_RUNTIME
+#include "aco/generator.hpp"
+#else
+#include "aco.hpp"
+#endif
+
+#include <cstdio>
+#include <memory>
+
+namespace {
+
+int ct_faults;
+
+void check(bool is_so)
+{
+    ct_faults += !is_so;
+}
+
+aco::generator<int> tree(int depth)
+{
+    return aco::generator<int>([depth](auto &yield) {
+        if (depth > 0) {
+            yield(tree(depth - 1));
+            yield(depth);
+            yield(tree(depth - 1));
+        }
+    });
+}
+
+void try_coroutines()
+{
+    int ct = 0;
+    for (int depth : tree(5)) {
+        ct += depth;
+    }
+    check(ct == 57);
+    auto half = tree(5);
+    check(*half.begin() == 1);
+    aco::coroutine co([&] {
+        aco_yield();
+        ct = 0;
+    });
+    while (!co.done()) {
+        co.resume();
+    }
+    check(ct == 0);
+}
+
+#ifndef WITHOUT_RUNTIME
+int first(bool fails)
+{
+    if (fails) {
+        aco::within(std::chrono::milliseconds(1), [] { aco::sleep_for(std::chrono::hours(1)); });
+    }
+    aco::channel<std::unique_ptr<int>> c;
+    auto sender = aco::spawn([&] { c.send(std::make_unique<int>(5)); });
+    check(**c.recv() == 5);
+    sender.join();
+    aco::mutex m;
+    std::scoped_lock lock(m);
+    aco::group g;
+    g.spawn([] { try_coroutines(); });
+    g.join();
+    auto [a, b] = aco::when_all(aco::spawn([] { return 1; }), aco::spawn([] { return 2; }));
+    return aco::spawn([] { return 39; }).then([&](int i) { return i + a + b; }).join();
+}
+#endif
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    (void)argv;
+    try_coroutines();
+#ifndef WITHOUT_RUNTIME
+    check(aco::run([argc] { return first(argc > 1); }) == 42);
+#else
+    (void)argc;
+#endif
+    return ct_faults;
+}

@@ -1,0 +1,152 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# The tests of aco.hpp, with gcc and clang, as C++17 and C++20, for i386, and under sanitizers; and
+# of the header itself: each of its parts compiles alone and without warnings, all of it without
+# exceptions and RTTI, and in a short time; coroutine.hpp and generator.hpp need no runtime.
+#
+# parts: gcc clang sanitized
+
+# shellcheck source=tests/harness.sh
+. tests/harness.sh
+
+compiles_cxx "$CXX" "$CXX" || tell_untested
+
+readonly SOURCES=(aco.c acosw.S extra/stack_pool/aco_stack_pool.c extra/cancel/aco_cancel.c)
+readonly INCLUDE=(-I. -Iruntime -Iruntime/tests -Iextra/stack_pool -Iextra/cancel)
+readonly TESTS=(test_cpp_generators test_cpp_tasks test_cpp_sync)
+readonly MOST_SECONDS=1.5
+
+# build_library OPTION...: objects in $TMP/library.
+build_library() {
+    local source
+    rm -rf "$TMP/library"
+    mkdir "$TMP/library"
+    for source in runtime/*.c "${SOURCES[@]}"; do
+        must "$source does not compile" "$CC" -g "$@" -std=gnu99 "${INCLUDE[@]}" -pthread \
+            -c "$source" -o "$TMP/library/${source##*/}.o"
+    done
+}
+
+# try TEST CXX OPTION...
+try() {
+    local name=$1
+    shift
+    must "$*: $name.cc does not build" "$@" "${WARNINGS[@]}" "${INCLUDE[@]}" -pthread \
+        "runtime/tests/$name.cc" "$TMP"/library/*.o -o "$TMP/$name"
+    must "$*: $name fails" "${SANITIZED[@]}" "$TMP/$name"
+}
+
+# try_all CXX OPTION...: as C++17, and what needs C++20; with Boost.Asio where WITH_ASIO is set.
+try_all() {
+    local name asio=()
+    for name in "${TESTS[@]}"; do
+        try "$name" "$@" -std=c++17
+    done
+    if [[ -z ${WITH_ASIO:-} ]]; then
+        :
+    elif echo '#include <boost/asio.hpp>' | "$1" -x c++ -fsyntax-only - 2>/dev/null; then
+        asio=(-DWITH_ASIO)
+    else
+        lack "no headers of Boost.Asio: apt-get install libboost-dev"
+    fi
+    try test_cpp_await "$@" -std=c++20 "${asio[@]}"
+    echo "$*"
+}
+
+# Each header alone; and the whole in each dialect, and without what a compiler can leave out.
+check_headers() {
+    local cxx=$1 header dialect
+    for header in runtime/aco/{coroutine,generator,task,group,sync,channel}.hpp; do
+        echo "#include \"$header\"" >"$TMP/alone.cc"
+        must "$cxx: $header alone" "$cxx" -std=c++17 -pedantic "${WARNINGS[@]}" "${INCLUDE[@]}" \
+            -fsyntax-only "$TMP/alone.cc"
+    done
+    echo '#include "aco.hpp"' >"$TMP/alone.cc"
+    for dialect in gnu++17 c++20; do
+        must "$cxx -std=$dialect: aco.hpp" "$cxx" -std="$dialect" -pedantic "${WARNINGS[@]}" \
+            "${INCLUDE[@]}" -fsyntax-only "$TMP/alone.cc"
+    done
+    for dialect in c++17 c++20; do
+        must "$cxx: aco.hpp without exceptions and RTTI" "$cxx" -std="$dialect" -fno-exceptions \
+            -fno-rtti "${WARNINGS[@]}" "${INCLUDE[@]}" -fsyntax-only \
+            runtime/tests/no_exceptions.cc
+    done
+    must_not "$cxx: aco.hpp compiles as C++14" "needs C\+\+17" "$cxx" -std=c++14 "${INCLUDE[@]}" \
+        -fsyntax-only -include aco.hpp -x c++ /dev/null
+    echo "$cxx: headers"
+}
+
+# A program without exceptions and RTTI runs; and generators without the runtime.
+check_without() {
+    local cxx=$1 source objects=()
+    must "$cxx: a program without exceptions" "$cxx" -std=c++17 -O1 -fno-exceptions -fno-rtti \
+        "${INCLUDE[@]}" -pthread runtime/tests/no_exceptions.cc "$TMP"/library/*.o -o "$TMP/without"
+    must "$cxx: a program without exceptions fails" "$TMP/without"
+    run_to_death "$TMP/without" fails
+    [[ $STATUS -eq 134 ]] || fail "$cxx: without exceptions, a wait that fails ends in $STATUS"
+    grep -q 'aco: aco::sleep_for: .*use the calls of aco_runtime.h' "$TMP/said" ||
+        fail "$cxx: it dies without a message: $(<"$TMP/said")"
+    for source in "${SOURCES[@]}"; do
+        objects+=("$TMP/library/${source##*/}.o")
+    done
+    must "$cxx: a generator needs the runtime" "$cxx" -std=c++17 -DWITHOUT_RUNTIME "${INCLUDE[@]}" \
+        runtime/tests/no_exceptions.cc "${objects[@]}" -o "$TMP/without"
+    must "$cxx: a generator without the runtime fails" "$TMP/without"
+}
+
+# The time of the processor for a file that only includes the header, the best of three.
+check_time() {
+    local cxx=$1 best=999 seconds TIMEFORMAT='%U'
+    echo '#include "aco.hpp"' >"$TMP/empty.cc"
+    for _ in 1 2 3; do
+        seconds=$({ time "$cxx" -std=c++20 -O2 "${INCLUDE[@]}" -c "$TMP/empty.cc" \
+            -o "$TMP/empty.o"; } 2>&1)
+        best=$(awk -v a="$best" -v b="$seconds" 'BEGIN { print a < b ? a : b }')
+    done
+    awk -v s="$best" -v most="$MOST_SECONDS" 'BEGIN { exit s > most }' ||
+        fail "$cxx: a file that includes aco.hpp takes $best s"
+    echo "$cxx: aco.hpp compiles in $best s"
+}
+
+check_with() {
+    check_headers "$1"
+    check_time "$1"
+    build_library -O2
+    check_without "$1"
+    try_all "$1" -O1
+    if [[ " ${WIDTHS[*]} " == *" -m32 "* ]] && compiles_cxx "$1 -m32" "$1" -m32; then
+        build_library -m32 -O2
+        WITH_ASIO='' try_all "$1" -m32 -O1
+    fi
+}
+
+check_gcc() {
+    WITH_ASIO=1 check_with "$CXX"
+}
+
+# clang, and the newest one there is.
+check_clang() {
+    local newest
+    find_compilers clang++
+    check_with clang++
+    newest=$(compgen -c clang++- | grep -E '^clang\+\+-[0-9]+$' | sort -t - -k 2 -n | tail -n 1)
+    if [[ -n $newest && $(readlink -f "$(command -v "$newest")") != \
+        $(readlink -f "$(command -v clang++)") ]]; then
+        build_library -O2
+        try_all "$newest" -O1
+    fi
+}
+
+check_sanitized() {
+    build_library -O1 -fsanitize=address,undefined -fno-sanitize-recover=all
+    WITH_ASIO=1 try_all "$CXX" -O1 -fsanitize=address,undefined -fno-sanitize-recover=all
+    build_library -O1 -fsanitize=thread
+    try_all "$CXX" -O1 -fsanitize=thread
+}
+
+(($# == 0)) && set -- gcc clang sanitized
+for part; do
+    "check_$part"
+done
+tell_untested

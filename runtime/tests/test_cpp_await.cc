@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Stackless coroutines and tasks, and calls of Boost.Asio in tasks. C++20. */
+#include <utility> /* Boost 1.74 forgets it */
+
+#ifdef WITH_ASIO
+#include <boost/asio.hpp>
+#include <thread>
+#endif
+
+#include "cpp.hpp"
+
+#include <vector>
+
+namespace {
+
+using namespace std::chrono_literals;
+using aco::future;
+using aco::spawn;
+
+void let_others_wait()
+{
+    for (int i = 0; i < 10; i++) {
+        aco::yield();
+    }
+}
+
+future<int> sum_of(aco::task<int> a, aco::task<int> b)
+{
+    counted object;
+    int first = co_await a;
+    co_return first + co_await std::move(b);
+}
+
+void stackless_coroutines_wait_for_tasks()
+{
+    aco::run([] {
+        auto waits = [] {
+            return spawn([] {
+                let_others_wait();
+                return 20;
+            });
+        };
+        auto both = sum_of(waits(), waits());
+        CHECK(!both.done() && both.get() == 40);
+        auto ended = spawn([] { return 1; }), ended_too = spawn([] { return 2; });
+        let_others_wait();
+        auto at_once = sum_of(std::move(ended), std::move(ended_too));
+        CHECK(at_once.done() && at_once.get() == 3);
+        auto failed = sum_of(spawn([]() -> int { throw std::runtime_error("x"); }), waits());
+        CHECK_THROWS(std::runtime_error, true, failed.get());
+    });
+}
+
+future<std::string> chain(int depth)
+{
+    if (depth == 0) {
+        co_await aco::co::sleep_for(1ms);
+        co_return "end";
+    }
+    std::string inner = co_await chain(depth - 1);
+    co_return inner + std::to_string(depth);
+}
+
+void stackless_coroutines_wait_for_time_and_each_other()
+{
+    aco::run([] {
+        auto begin = std::chrono::steady_clock::now();
+        CHECK(chain(3).get() == "end123");
+        CHECK(std::chrono::steady_clock::now() - begin >= 1ms);
+        std::vector<future<std::string>> many;
+        for (int i = 0; i < 1000; i++) {
+            many.push_back(chain(1));
+        }
+        for (auto &each : many) {
+            CHECK(aco::await(each) == "end1");
+        }
+        chain(2).get();
+        {
+            auto dropped = chain(1);
+        }
+        [[maybe_unused]] auto kept = chain(1); /* run() waits for it; it is dropped before */
+    });
+}
+
+future<void> sums(aco::channel<std::unique_ptr<int>> &in, aco::channel<int> &out)
+{
+    int total = 0;
+    while (auto value = co_await aco::co::recv(in)) {
+        total += **value;
+    }
+    co_await aco::co::send(out, total);
+    CHECK(co_await aco::co::call([] {
+              aco::yield();
+              return aco::this_task_id();
+          }) != 0);
+    out.close();
+    try {
+        co_await aco::co::send(out, 1);
+    } catch (const std::system_error &e) {
+        CHECK(e.code() == std::errc::broken_pipe);
+        co_return;
+    }
+    CHECK(false);
+}
+
+void stackless_coroutines_use_channels()
+{
+    aco::run([] {
+        aco::channel<std::unique_ptr<int>> in(2);
+        aco::channel<int> out;
+        auto worker = sums(in, out);
+        for (int i = 0; i < 10; i++) {
+            in.send(std::make_unique<int>(i));
+        }
+        in.close();
+        CHECK(out.recv() == 45);
+        worker.get();
+    });
+}
+
+future<char> reads(int fd)
+{
+    int events = co_await aco::co::wait_fd(fd, POLLIN);
+    CHECK(events & POLLIN);
+    char c = 0;
+    CHECK(read(fd, &c, 1) == 1);
+    co_return c;
+}
+
+void stackless_coroutines_wait_for_descriptors()
+{
+    aco::run([] {
+        int fds[2];
+        CHECK(pipe(fds) == 0);
+        auto c = reads(fds[0]);
+        let_others_wait();
+        CHECK(!c.done());
+        CHECK(write(fds[1], "x", 1) == 1);
+        CHECK(c.get() == 'x');
+        auto closed = reads(fds[0]);
+        let_others_wait();
+        aco_close(fds[0]);
+        CHECK_FAILS(std::errc::bad_file_descriptor, closed.get());
+        aco_close(fds[1]);
+    });
+}
+
+/* An awaitable of nobody here: resumed by a thread of its own. */
+struct by_thread {
+    int value;
+    bool await_ready() const
+    {
+        return false;
+    }
+    void await_suspend(std::coroutine_handle<> h) const
+    {
+        pthread_t thread;
+        CHECK(pthread_create(
+                  &thread, nullptr,
+                  [](void *address) -> void * {
+                      std::coroutine_handle<>::from_address(address).resume();
+                      return nullptr;
+                  },
+                  h.address()) == 0);
+        pthread_detach(thread);
+    }
+    std::unique_ptr<int> await_resume() const
+    {
+        if (value < 0) {
+            throw std::out_of_range("negative");
+        }
+        return std::make_unique<int>(value);
+    }
+};
+
+struct never : std::suspend_always {
+    static inline std::coroutine_handle<> handle;
+    void await_suspend(std::coroutine_handle<> h)
+    {
+        handle = h;
+    }
+};
+
+void tasks_wait_for_any_awaitable()
+{
+    aco::run([] {
+        CHECK(*aco::await(by_thread{5}) == 5);
+        CHECK_THROWS(std::out_of_range, true, aco::await(by_thread{-1}));
+        CHECK(aco::await(spawn([] { return 3; })) == 3);
+        aco::await(std::suspend_never());
+        CHECK_FAILS(std::errc::timed_out, aco::within(1ms, [] { aco::await(never()); }));
+        never::handle.resume(); /* it goes on alone, and frees itself */
+        auto cancelled = spawn([] { aco::await(never()); });
+        let_others_wait();
+        cancelled.cancel();
+        CHECK_FAILS(std::errc::operation_canceled, cancelled.join());
+        never::handle.resume();
+    });
+}
+
+#ifdef WITH_ASIO
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+
+void tasks_call_asio()
+{
+    asio::io_context io;
+    auto guard = asio::make_work_guard(io);
+    std::thread runner([&] { io.run(); });
+    aco::run([&] {
+        tcp::acceptor acceptor(io, {asio::ip::make_address("127.0.0.1"), 0});
+        auto server = spawn([&] {
+            tcp::socket peer = acceptor.async_accept(aco::use_task);
+            std::string text;
+            std::size_t sz = asio::async_read_until(peer, asio::dynamic_buffer(text), '\n',
+                                                    aco::use_task);
+            asio::async_write(peer, asio::buffer(text, sz), aco::use_task);
+        });
+        tcp::socket client(io);
+        client.async_connect(acceptor.local_endpoint(), aco::use_task);
+        asio::async_write(client, asio::buffer("hello\n", 6), aco::use_task);
+        char text[6];
+        CHECK(asio::async_read(client, asio::buffer(text), aco::use_task) == 6);
+        CHECK(std::string(text, 6) == "hello\n");
+        server.join();
+        CHECK_THROWS(boost::system::system_error, e.code() == asio::error::eof,
+                     asio::async_read(client, asio::buffer(text), aco::use_task));
+
+        asio::steady_timer timer(io, 24h);
+        auto waits = spawn([&] { timer.async_wait(aco::use_task); });
+        let_others_wait();
+        waits.cancel(); /* does not end it, cancelling the timer does */
+        let_others_wait();
+        CHECK(!waits.done());
+        asio::post(io, [&] { timer.cancel(); });
+        CHECK_THROWS(boost::system::system_error, e.code() == asio::error::operation_aborted,
+                     waits.join());
+
+        auto stackless = [](int i) -> asio::awaitable<std::string> {
+            if (i < 0) {
+                throw std::out_of_range("negative");
+            }
+            co_return std::to_string(i);
+        };
+        CHECK(asio::co_spawn(io, stackless(7), aco::use_task) == "7");
+        CHECK_THROWS(std::out_of_range, true, asio::co_spawn(io, stackless(-1), aco::use_task));
+        asio::post(io, aco::use_task);
+    });
+    guard.reset();
+    runner.join();
+}
+
+#endif
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+#define T(name)                                                                                    \
+    {                                                                                              \
+#name, name                                                                                \
+    }
+    const test tests[] = {
+        T(stackless_coroutines_wait_for_tasks),
+        T(stackless_coroutines_wait_for_time_and_each_other),
+        T(stackless_coroutines_use_channels),
+        T(stackless_coroutines_wait_for_descriptors),
+        T(tasks_wait_for_any_awaitable),
+#ifdef WITH_ASIO
+        T(tasks_call_asio),
+#endif
+    };
+    return run_tests(tests, argc, argv);
+}

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Mutexes and similar, task-local values and channels. */
+#include "cpp.hpp"
+
+#include <algorithm>
+#include <shared_mutex>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using namespace std::chrono_literals;
+using aco::spawn;
+
+void let_others_wait()
+{
+    for (int i = 0; i < 10; i++) {
+        aco::yield();
+    }
+}
+
+/* `wait` in a task must end when that is cancelled, and when a deadline passes. */
+template <class F> void check_wait_ends(F wait)
+{
+    auto cancelled = spawn([&] { wait(); });
+    let_others_wait();
+    CHECK(!cancelled.done());
+    cancelled.cancel();
+    CHECK_FAILS(std::errc::operation_canceled, cancelled.join());
+    CHECK_FAILS(std::errc::timed_out, aco::within(1ms, [&] { wait(); }));
+}
+
+/* Runs `f` in `ct` tasks of several threads. */
+template <class F> void on_threads(int ct, F f)
+{
+    aco::run_options options = {};
+    options.ct_threads = 3;
+    aco::run(
+        [&] {
+            aco::task_options anywhere = {};
+            anywhere.thread = ACO_ANY;
+            std::vector<aco::task<void>> tasks;
+            for (int i = 0; i < ct; i++) {
+                tasks.push_back(spawn(anywhere, f));
+            }
+            aco::when_all(tasks);
+        },
+        options);
+}
+
+void mutex_excludes()
+{
+    int shared = 0;
+    aco::mutex m;
+    on_threads(20, [&] {
+        for (int i = 0; i < 50; i++) {
+            std::lock_guard<aco::mutex> guard(m);
+            int seen = shared;
+            aco::yield();
+            shared = seen + 1;
+        }
+    });
+    CHECK(shared == 1000);
+}
+
+void mutex_works_with_the_locks_of_the_standard()
+{
+    aco::run([] {
+        aco::mutex a, b;
+        auto crosswise = [&](aco::mutex &first, aco::mutex &second) {
+            return spawn([&] {
+                for (int i = 0; i < 20; i++) {
+                    std::scoped_lock both(first, second);
+                    aco::yield();
+                }
+            });
+        };
+        auto one = crosswise(a, b), two = crosswise(b, a);
+        aco::when_all(one, two);
+        std::unique_lock<aco::mutex> lock(a, std::try_to_lock);
+        CHECK(lock.owns_lock());
+        CHECK_FAILS(std::errc::resource_deadlock_would_occur, a.lock());
+        CHECK(!spawn([&] { return a.try_lock(); }).join());
+        CHECK(!spawn([&] { return a.try_lock_for(1ms); }).join());
+        CHECK(b.try_lock_until(std::chrono::system_clock::now() + 1h));
+        b.unlock();
+        aco::semaphore may_unlock(0);
+        auto holder = spawn([&] {
+            std::lock_guard<aco::mutex> guard(b);
+            may_unlock.acquire();
+        });
+        aco::yield();
+        check_wait_ends([&] { b.lock(); });
+        may_unlock.release();
+        holder.join();
+    });
+}
+
+void shared_mutex_shares()
+{
+    aco::run([] {
+        aco::shared_mutex m;
+        {
+            std::shared_lock<aco::shared_mutex> reader(m);
+            CHECK(spawn([&] {
+                      std::shared_lock<aco::shared_mutex> another(m, std::try_to_lock);
+                      return another.owns_lock() && !m.try_lock();
+                  }).join());
+            check_wait_ends([&] { m.lock(); });
+        }
+        std::unique_lock<aco::shared_mutex> writer(m);
+        CHECK(!spawn([&] { return m.try_lock() || m.try_lock_shared(); }).join());
+        CHECK(!m.try_lock() && !m.try_lock_shared());
+        auto reader = spawn([&] { m.lock_shared(); });
+        aco::yield();
+        reader.cancel();
+        CHECK_FAILS(std::errc::operation_canceled, reader.join());
+    });
+    long sum = 0;
+    aco::shared_mutex m;
+    on_threads(10, [&] {
+        for (int i = 0; i < 50; i++) {
+            m.lock_shared();
+            long seen = sum;
+            m.unlock_shared();
+            std::unique_lock<aco::shared_mutex> writer(m);
+            CHECK(sum >= seen);
+            sum++;
+        }
+    });
+    CHECK(sum == 500);
+}
+
+void condition_variable_wakes()
+{
+    aco::run([] {
+        aco::mutex m;
+        aco::condition_variable c;
+        int turn = 0, ct_woken = 0;
+        std::vector<aco::task<void>> tasks;
+        for (int i = 0; i < 5; i++) {
+            tasks.push_back(spawn([&, i] {
+                std::unique_lock<aco::mutex> lock(m);
+                c.wait(lock, [&] { return turn == i; });
+                turn++;
+                ct_woken++;
+                c.notify_all();
+            }));
+        }
+        aco::when_all(tasks);
+        CHECK(ct_woken == 5);
+        std::unique_lock<aco::mutex> lock(m);
+        CHECK(c.wait_for(lock, 1ms) == std::cv_status::timeout && lock.owns_lock());
+        CHECK(!c.wait_for(lock, 1ms, [] { return false; }));
+        CHECK(c.wait_until(lock, std::chrono::steady_clock::now(), [] { return true; }));
+        CHECK_FAILS(std::errc::timed_out,
+                    aco::within(1ms, [&] { c.wait_for(lock, std::chrono::hours(1)); }));
+        CHECK(lock.owns_lock());
+        lock.unlock();
+        auto one = spawn([&] {
+            std::unique_lock<aco::mutex> mine(m);
+            return c.wait_for(mine, for_ever) == std::cv_status::no_timeout;
+        });
+        aco::yield();
+        c.notify_one();
+        CHECK(one.join());
+        check_wait_ends([&] {
+            std::unique_lock<aco::mutex> mine(m);
+            c.wait(mine);
+        });
+    });
+}
+
+void semaphore_and_latch_count()
+{
+    aco::run([] {
+        aco::semaphore s(2);
+        s.acquire();
+        CHECK(s.try_acquire() && !s.try_acquire() && !s.try_acquire_for(1ms));
+        check_wait_ends([&] { s.acquire(); });
+        s.release(2);
+        CHECK(s.try_acquire_until(std::chrono::steady_clock::now() + 1h) && s.try_acquire());
+
+        aco::latch l(3);
+        CHECK(!l.try_wait());
+        check_wait_ends([&] { l.wait(); });
+        auto first = spawn([&] { l.arrive_and_wait(); });
+        let_others_wait();
+        CHECK(!first.done());
+        l.count_down(2);
+        l.wait();
+        first.join();
+        CHECK(l.try_wait());
+    });
+}
+
+void call_once_calls_once()
+{
+    int ct = 0;
+    aco::once_flag flag;
+    CHECK_THROWS(std::runtime_error, true,
+                 aco::call_once(flag, [] { throw std::runtime_error("not yet"); }));
+    on_threads(20, [&] {
+        aco::call_once(
+            flag,
+            [&](int by) {
+                aco::yield();
+                ct += by;
+            },
+            1);
+        CHECK(ct == 1);
+    });
+    CHECK(ct == 1);
+}
+
+void each_task_has_its_own_locals()
+{
+    static aco::task_local<counted> local([] { return counted(7); });
+    static aco::task_local<std::string> text;
+    CHECK_FAILS(std::errc::operation_not_permitted, local.get());
+    aco::run([] {
+        std::vector<aco::task<void>> tasks;
+        for (int i = 0; i < 5; i++) {
+            tasks.push_back(spawn([i] {
+                CHECK(local->value == 7 && text->empty());
+                local->value = i;
+                *text = std::to_string(i);
+                aco::yield();
+                CHECK(local.get().value == i && *text == std::to_string(i));
+            }));
+        }
+        aco::when_all(tasks);
+        CHECK(counted::ct_alive == 0);
+    });
+}
+
+/* ==== Channels =============================================================================== */
+
+template <class T, class M> void pass_all(std::size_t capacity, M make)
+{
+    aco::channel<T> c(capacity);
+    auto sender = spawn([&] {
+        for (int i = 0; i < 100; i++) {
+            c.send(make(i));
+        }
+        c.close();
+        c.close();
+        CHECK_FAILS(std::errc::broken_pipe, c.send(make(0)));
+    });
+    int ct = 0;
+    for (auto &value : c) {
+        CHECK(value == make(ct));
+        ct++;
+    }
+    CHECK(ct == 100 && !c.recv() && !c.try_recv());
+    sender.join();
+}
+
+void channel_passes_values_in_order()
+{
+    aco::run([] {
+        for (std::size_t capacity : {0, 1, 7, 200}) {
+            pass_all<int>(capacity, [](int i) { return i; });
+            pass_all<std::string>(capacity,
+                                  [](int i) { return std::string(30, 'x') + std::to_string(i); });
+        }
+    });
+}
+
+void channel_moves_values_and_gives_back_what_it_could_not_send()
+{
+    aco::run([] {
+        aco::channel<std::unique_ptr<int>> c(1);
+        auto p = std::make_unique<int>(1);
+        CHECK(c.try_send(std::move(p)) && p == nullptr);
+        p = std::make_unique<int>(2);
+        CHECK(!c.try_send(std::move(p)) && p != nullptr);
+        CHECK_FAILS(std::errc::timed_out, aco::within(1ms, [&] { c.send(std::move(p)); }));
+        CHECK(*p == 2 && **c.recv() == 1);
+        check_wait_ends([&] { c.recv(); });
+        c.close();
+        CHECK_FAILS(std::errc::broken_pipe, c.send(std::move(p)));
+        CHECK(*p == 2);
+        {
+            aco::channel<counted> left(3);
+            counted::ct_copies = 0;
+            counted one(1);
+            left.send(std::move(one));
+            left.send(counted(2));
+            CHECK(counted::ct_copies == 0);
+            left.send(one);
+            CHECK(counted::ct_copies == 1 && counted::ct_alive == 4);
+        }
+        CHECK(counted::ct_alive == 0);
+        aco::channel<std::string> full(0);
+        check_wait_ends([&] { full.send("waits"); });
+        auto sender = spawn([&] { full.send("never arrives"); });
+        aco::yield();
+        full.close();
+        CHECK_FAILS(std::errc::broken_pipe, sender.join());
+    });
+}
+
+void channel_joins_threads()
+{
+    aco::channel<std::string> c(4);
+    std::vector<int> seen(300);
+    aco::run_options options = {};
+    options.ct_threads = 3;
+    aco::run(
+        [&] {
+            std::thread plain([&] {
+                for (int i = 200; i < 300; i++) {
+                    c.send(std::to_string(i));
+                }
+            });
+            aco::task_options anywhere = {};
+            anywhere.thread = ACO_ANY;
+            std::vector<aco::task<void>> senders;
+            for (int first : {0, 100}) {
+                senders.push_back(spawn(anywhere, [&c, first] {
+                    for (int i = first; i < first + 100; i++) {
+                        c.send(std::to_string(i));
+                    }
+                }));
+            }
+            for (int i = 0; i < 300; i++) {
+                seen[static_cast<std::size_t>(std::stoi(*c.recv()))]++;
+            }
+            aco::when_all(senders);
+            plain.join();
+        },
+        options);
+    CHECK(std::count(seen.begin(), seen.end(), 1) == 300);
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+#define T(name)                                                                                    \
+    {                                                                                              \
+#name, name                                                                                \
+    }
+    const test tests[] = {
+        T(mutex_excludes),
+        T(mutex_works_with_the_locks_of_the_standard),
+        T(shared_mutex_shares),
+        T(condition_variable_wakes),
+        T(semaphore_and_latch_count),
+        T(call_once_calls_once),
+        T(each_task_has_its_own_locals),
+        T(channel_passes_values_in_order),
+        T(channel_moves_values_and_gives_back_what_it_could_not_send),
+        T(channel_joins_threads),
+    };
+    return run_tests(tests, argc, argv);
+}

@@ -1,0 +1,500 @@
+// SPDX-License-Identifier: Apache-2.0
+/* aco::run, spawn, task, group, when_*, time. */
+#include "cpp.hpp"
+
+#include <array>
+#include <atomic>
+#include <new>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using namespace std::chrono_literals;
+using aco::spawn;
+
+std::atomic<std::size_t> ct_allocations; /* by operator new */
+
+/* Lets all tasks that are ready run until they wait. */
+void let_others_wait()
+{
+    for (int i = 0; i < 10; i++) {
+        aco::yield();
+    }
+}
+
+/* ==== run, spawn, join ======================================================================= */
+
+void run_returns_or_throws_what_the_callable_does()
+{
+    CHECK(aco::run([] { return 42; }) == 42);
+    aco::run([] {});
+    int number = 0;
+    int &same = aco::run([&]() -> int & { return number; });
+    CHECK(&same == &number);
+    CHECK(*aco::run([p = std::make_unique<int>(3)]() mutable { return std::move(p); }) == 3);
+    CHECK_THROWS(std::runtime_error, e.what() == std::string("x"),
+                 aco::run([] { throw std::runtime_error("x"); }));
+    aco::run([] { CHECK_FAILS(std::errc::device_or_resource_busy, aco::run([] {})); });
+    aco_run_options_t options = {};
+    options.ct_threads = -7;
+    CHECK_FAILS(std::errc::invalid_argument, aco::run([] {}, options));
+    CHECK_FAILS(std::errc::operation_not_permitted, spawn([] {}));
+}
+
+void tasks_pass_values_and_exceptions_by_join()
+{
+    aco::run([] {
+        auto number = spawn([] { return 42; });
+        auto pointer = spawn([p = std::make_unique<int>(1)] {
+            aco::yield();
+            return std::make_unique<int>(*p + 1);
+        });
+        auto large = spawn([] { return std::array<int, 100>{1, 2, 3}; });
+        auto nothing = spawn([] { aco::yield(); });
+        auto thrown = spawn([]() -> int { throw std::runtime_error("thrown"); });
+        std::array<char, 300> room{"captured"};
+        auto captures = spawn([room] { return std::string(room.data()); });
+        int target = 0;
+        auto reference = spawn([&]() -> int & { return target; });
+        CHECK(number.join() == 42 && !number.joinable());
+        CHECK(*pointer.join() == 2);
+        CHECK(large.join()[2] == 3);
+        nothing.join();
+        CHECK_THROWS(std::runtime_error, e.what() == std::string("thrown"), thrown.join());
+        CHECK(captures.join() == "captured");
+        CHECK(&reference.join() == &target);
+        CHECK(aco_self() != nullptr && aco::this_task_id() != 0);
+    });
+    CHECK(aco::this_task_id() == 0);
+}
+
+void objects_of_tasks_live_as_long_as_they_must()
+{
+    aco::run([] {
+        {
+            auto t = spawn([c = counted(5)] { return counted(c.value); });
+            CHECK(counted::ct_alive == 1);
+            CHECK(t.join().value == 5);
+            CHECK(counted::ct_alive == 0);
+        }
+        spawn([c = counted()] { return counted(1); }); /* dropped before it begins */
+        let_others_wait();
+        CHECK(counted::ct_alive == 0);
+        {
+            auto ended = spawn([] { return counted(2); });
+            let_others_wait();
+            CHECK(counted::ct_alive == 1 && ended.done());
+        } /* dropped after it has ended */
+        CHECK(counted::ct_alive == 0);
+        {
+            auto waits = spawn([c = counted()] { let_others_wait(); });
+            let_others_wait();
+            waits = spawn([] {}); /* dropped while it waits */
+            let_others_wait();
+            let_others_wait();
+            CHECK(counted::ct_alive == 0);
+            waits.join();
+        }
+        spawn([] { throw counted(); }); /* what nobody gets */
+        let_others_wait();
+        CHECK(counted::ct_alive == 0);
+    });
+}
+
+void tasks_have_ids_names_options()
+{
+    aco::run([] {
+        aco::task_options options = {};
+        options.name = "worker";
+        options.shares_stack = 1;
+        auto a = spawn(options, [] {
+            aco::yield();
+            return aco::this_task_id();
+        });
+        auto b = spawn([] {});
+        CHECK(a.id() != b.id() && a.id() != 0);
+        CHECK(a.name() == std::string("worker") && b.name() == std::string());
+        std::uint64_t id = a.id();
+        CHECK(a.join() == id);
+        b.join();
+        options.thread = 99;
+        CHECK_FAILS(std::errc::invalid_argument, spawn(options, [] {}));
+    });
+}
+
+void results_pass_between_threads()
+{
+    aco::run_options options = {};
+    options.ct_threads = 3;
+    aco::run(
+        [] {
+            aco::task_options anywhere = {};
+            anywhere.thread = ACO_ANY;
+            std::vector<aco::task<std::string>> tasks;
+            for (int i = 0; i < 200; i++) {
+                tasks.push_back(spawn(anywhere, [i] {
+                    if (i % 10 == 9) {
+                        throw std::runtime_error(std::to_string(i));
+                    }
+                    return std::string(40, 'x') + std::to_string(i);
+                }));
+            }
+            for (std::size_t i = 0; i < tasks.size(); i++) {
+                if (i % 7 == 3) {
+                    tasks[i].detach();
+                } else if (i % 10 == 9) {
+                    CHECK_THROWS(std::runtime_error, e.what() == std::to_string(i),
+                                 tasks[i].join());
+                } else {
+                    CHECK(tasks[i].join() == std::string(40, 'x') + std::to_string(i));
+                }
+            }
+        },
+        options);
+    aco::task<int> outside; /* joined by a thread without a runtime */
+    aco::run([&] {
+        outside = spawn([] {
+            let_others_wait();
+            return 5;
+        });
+        int joined = 0;
+        std::thread joiner([&] { joined = outside.join(); });
+        aco_offload(
+            [](void *t) -> void * {
+                static_cast<std::thread *>(t)->join();
+                return nullptr;
+            },
+            &joiner);
+        CHECK(joined == 5);
+    });
+}
+
+void small_callables_allocate_nothing()
+{
+    aco::run([] {
+        spawn([] {}).join();
+        std::size_t before = ct_allocations;
+        for (int i = 0; i < 100; i++) {
+            long a = i, b = 2, c = 3, d = 4, e = 5, f = 6, g = 7;
+            auto t = spawn([a, b, c, d, e, f, g] { return a + b + c + d + e + f + g; });
+            CHECK(t.join() == i + 27);
+        }
+        CHECK(ct_allocations == before);
+    });
+}
+
+void a_task_may_wait_while_it_handles_an_exception()
+{
+    aco::run([] {
+        auto make = [](int i) {
+            return spawn([i] {
+                try {
+                    throw std::runtime_error(std::to_string(i));
+                } catch (const std::exception &) {
+                    let_others_wait();
+                    CHECK_THROWS(std::exception, e.what() == std::to_string(i), throw);
+                }
+                CHECK(std::uncaught_exceptions() == 0);
+            });
+        };
+        auto a = make(1), b = make(2), c = make(3);
+        aco::when_all(a, b, c);
+        struct waits_when_unwound {
+            ~waits_when_unwound()
+            {
+                CHECK(std::uncaught_exceptions() == 1);
+                spawn([] { CHECK(std::uncaught_exceptions() == 0); }).join();
+                CHECK(std::uncaught_exceptions() == 1);
+            }
+        };
+        CHECK_THROWS(std::runtime_error, true, {
+            waits_when_unwound w;
+            throw std::runtime_error("x");
+        });
+    });
+    try {
+        throw std::runtime_error("around");
+    } catch (const std::exception &) {
+        aco::run([] { CHECK(std::current_exception() == nullptr); });
+        CHECK_THROWS(std::exception, e.what() == std::string("around"), throw);
+    }
+}
+
+/* ==== Cancelling and time ==================================================================== */
+
+void cancelling_ends_waits()
+{
+    aco::run([] {
+        auto sleeper = spawn([] { aco::sleep_for(for_ever); });
+        auto not_begun = spawn([] { aco::sleep_for(for_ever); });
+        auto joiner = spawn([&] { return sleeper.join(); });
+        not_begun.cancel();
+        let_others_wait();
+        CHECK(!joiner.done());
+        joiner.cancel();
+        CHECK_FAILS(std::errc::operation_canceled, joiner.join());
+        CHECK_FAILS(std::errc::operation_canceled, not_begun.join());
+        CHECK(!sleeper.done());
+        sleeper.cancel();
+        CHECK_FAILS(std::errc::operation_canceled, sleeper.join());
+        auto shields = spawn([] {
+            aco::shielded([] { let_others_wait(); });
+            aco::sleep_for(for_ever);
+        });
+        shields.cancel();
+        CHECK_FAILS(std::errc::operation_canceled, shields.join());
+    });
+}
+
+void deadlines_end_waits()
+{
+    aco::run([] {
+        auto sleeper = spawn([] { aco::sleep_for(for_ever); });
+        CHECK_FAILS(std::errc::timed_out, aco::within(1ms, [&] { sleeper.join(); }));
+        CHECK(sleeper.joinable() && !sleeper.done());
+        CHECK_FAILS(std::errc::timed_out, aco::within(for_ever, [&] {
+                        aco::within(1ms, [] { aco::sleep_for(for_ever); });
+                    }));
+        CHECK(aco::within(for_ever, [] { return 3; }) == 3);
+        CHECK(aco_deadline() == INT64_MAX);
+        aco::within(0ms, [] { aco::shielded([] { aco::sleep_for(1ms); }); });
+        sleeper.cancel();
+        CHECK_FAILS(std::errc::operation_canceled, sleeper.join());
+
+        auto begin = std::chrono::steady_clock::now();
+        aco::sleep_for(2ms);
+        aco::sleep_until(begin + 5ms);
+        CHECK(std::chrono::steady_clock::now() - begin >= 5ms);
+        aco::sleep_until(std::chrono::system_clock::now() - 1h);
+        aco::sleep_for(-1s);
+        CHECK_FAILS(std::errc::timed_out,
+                    aco::within(1ms, [] { aco::sleep_for(std::chrono::hours::max()); }));
+    });
+}
+
+/* ==== then, groups, when ===================================================================== */
+
+void then_continues()
+{
+    aco::run([] {
+        auto text = spawn([] {
+                        return 20;
+                    }).then([](int i) {
+                          return std::make_unique<int>(2 * i);
+                      }).then([](std::unique_ptr<int> p) { return std::to_string(*p); });
+        CHECK(text.join() == "40");
+        int ct = 0;
+        spawn([] {}).then([&] { ct++; }).then([&] { ct++; }).join();
+        CHECK(ct == 2);
+        auto failed =
+            spawn([]() -> int { throw std::runtime_error("x"); }).then([&](int) { ct++; });
+        CHECK_THROWS(std::runtime_error, true, failed.join());
+        CHECK(ct == 2);
+    });
+}
+
+void groups_end_together()
+{
+    aco::run([] {
+        int ct = 0;
+        {
+            aco::group g;
+            for (int i = 0; i < 10; i++) {
+                g.spawn([&ct, p = std::make_unique<int>(1)] {
+                    let_others_wait();
+                    ct += *p;
+                });
+            }
+        } /* joins */
+        CHECK(ct == 10);
+        {
+            aco::group g;
+            g.spawn([] { aco::sleep_for(for_ever); });
+            g.cancel();
+            CHECK_FAILS(std::errc::operation_canceled, g.spawn([c = counted()] {}));
+            g.join(); /* that they were cancelled is no failure */
+        }
+    });
+}
+
+void an_exception_in_a_group_cancels_it_and_leaves_join()
+{
+    aco::run([] {
+        int ct_cancelled = 0;
+        auto fill = [&](aco::group &g) {
+            for (int i = 0; i < 3; i++) {
+                g.spawn([&] {
+                    CHECK_FAILS(std::errc::operation_canceled, aco::sleep_for(for_ever));
+                    ct_cancelled++;
+                });
+            }
+            g.spawn([] { throw std::runtime_error("first"); });
+            g.spawn([] { throw std::runtime_error("second"); });
+        };
+        aco::group g;
+        fill(g);
+        CHECK_THROWS(std::runtime_error, e.what() == std::string("first"), g.join());
+        CHECK(ct_cancelled == 3);
+        CHECK_THROWS(std::runtime_error, e.what() == std::string("first"), {
+            aco::group by_destructor;
+            fill(by_destructor);
+        });
+        CHECK(ct_cancelled == 6);
+        CHECK_THROWS(std::logic_error, e.what() == std::string("mine"), {
+            aco::group passed_by;
+            fill(passed_by);
+            throw std::logic_error("mine");
+        });
+        CHECK(ct_cancelled == 9 || ct_cancelled == 6); /* before they began, or after */
+        aco::group late;
+        late.spawn([] { aco::sleep_for(for_ever); });
+        CHECK_FAILS(std::errc::timed_out, aco::within(1ms, [&] { late.join(); }));
+    });
+}
+
+void when_all_has_all_results()
+{
+    aco::run([] {
+        auto [number, text, nothing] = aco::when_all(
+            spawn([] { return 1; }), spawn([] { return std::string("two"); }), spawn([] {}));
+        CHECK(number == 1 && text == "two" && nothing == std::monostate());
+        std::vector<aco::task<std::unique_ptr<int>>> many;
+        for (int i = 0; i < 20; i++) {
+            many.push_back(spawn([i] { return std::make_unique<int>(i); }));
+        }
+        CHECK(*aco::when_all(many)[19] == 19);
+        int ended = 0;
+        auto bad = spawn([] { throw std::runtime_error("bad"); });
+        auto good = spawn([&] {
+            let_others_wait();
+            ended++;
+        });
+        CHECK_THROWS(std::runtime_error, true, aco::when_all(bad, good));
+        CHECK(ended == 1);
+        auto sleeper = spawn([] { aco::sleep_for(for_ever); });
+        CHECK_FAILS(std::errc::timed_out, aco::within(1ms, [&] { aco::when_all(sleeper); }));
+        CHECK(sleeper.joinable());
+        sleeper.cancel();
+    });
+}
+
+void when_any_leaves_the_others()
+{
+    aco::run([] {
+        auto slow = spawn([] {
+            aco::sleep_for(for_ever);
+            return 1;
+        });
+        auto fast = spawn([] { return std::string("fast"); });
+        auto first = aco::when_any(slow, fast);
+        CHECK(first.index() == 1 && std::get<1>(first) == "fast");
+        CHECK(slow.joinable() && !slow.done() && !fast.joinable());
+        CHECK_FAILS(std::errc::timed_out, aco::within(1ms, [&] { aco::when_any(slow, fast); }));
+        auto bad = spawn([] { throw std::runtime_error("bad"); });
+        CHECK_THROWS(std::runtime_error, true, aco::when_any(aco::cancel_rest, slow, bad));
+        CHECK_FAILS(std::errc::operation_canceled, slow.join());
+        CHECK_FAILS(std::errc::invalid_argument, aco::when_any(slow, bad));
+    });
+}
+
+void when_some_waits_for_so_many()
+{
+    aco::run([] {
+        std::vector<aco::task<int>> tasks;
+        for (int i = 0; i < 6; i++) {
+            tasks.push_back(spawn([i] {
+                if (i % 2 == 0) {
+                    aco::sleep_for(for_ever);
+                }
+                return i;
+            }));
+        }
+        auto two = aco::when_some(2, tasks);
+        CHECK(two.size() == 2 && two[0].first % 2 == 1 && two[0].second % 2 == 1);
+        auto one = aco::when_any(aco::cancel_rest, tasks);
+        CHECK(one.second % 2 == 1 && one.second != two[0].second && one.second != two[1].second);
+        for (auto &task : tasks) {
+            if (task.joinable()) {
+                CHECK_FAILS(std::errc::operation_canceled, task.join());
+            }
+        }
+        auto a = spawn([] { return 1; }), b = spawn([] { return 2; });
+        auto c = spawn([] { aco::sleep_for(for_ever); });
+        auto some = aco::when_some(aco::cancel_rest, 2, a, b, c);
+        CHECK(some.size() == 2 && some[0].index() + some[1].index() == 1);
+        CHECK_FAILS(std::errc::operation_canceled, c.join());
+    });
+}
+
+void when_any_works_across_threads()
+{
+    aco::run_options options = {};
+    options.ct_threads = 3;
+    aco::run(
+        [] {
+            aco::task_options anywhere = {};
+            anywhere.thread = ACO_ANY;
+            std::vector<aco::task<int>> tasks;
+            for (int i = 0; i < 100; i++) {
+                tasks.push_back(spawn(anywhere, [i] { return i; }));
+            }
+            int total = 0;
+            for (int i = 0; i < 50; i++) {
+                total += aco::when_any(tasks).second;
+            }
+            for (auto &[index, value] : aco::when_some(50, tasks)) {
+                CHECK(index == static_cast<std::size_t>(value));
+                total += value;
+            }
+            CHECK(total == 4950);
+        },
+        options);
+}
+
+} // namespace
+
+__attribute__((noinline)) void *operator new(std::size_t sz)
+{
+    ct_allocations++;
+    void *p = std::malloc(sz);
+    if (p == nullptr) {
+        throw std::bad_alloc();
+    }
+    return p;
+}
+__attribute__((noinline)) void operator delete(void *p) noexcept
+{
+    std::free(p);
+}
+__attribute__((noinline)) void operator delete(void *p, std::size_t) noexcept
+{
+    std::free(p);
+}
+
+int main(int argc, char **argv)
+{
+#define T(name)                                                                                    \
+    {                                                                                              \
+#name, name                                                                                \
+    }
+    const test tests[] = {
+        T(run_returns_or_throws_what_the_callable_does),
+        T(tasks_pass_values_and_exceptions_by_join),
+        T(objects_of_tasks_live_as_long_as_they_must),
+        T(tasks_have_ids_names_options),
+        T(results_pass_between_threads),
+        T(small_callables_allocate_nothing),
+        T(a_task_may_wait_while_it_handles_an_exception),
+        T(cancelling_ends_waits),
+        T(deadlines_end_waits),
+        T(then_continues),
+        T(groups_end_together),
+        T(an_exception_in_a_group_cancels_it_and_leaves_join),
+        T(when_all_has_all_results),
+        T(when_any_leaves_the_others),
+        T(when_some_waits_for_so_many),
+        T(when_any_works_across_threads),
+    };
+    return run_tests(tests, argc, argv);
+}
