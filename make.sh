@@ -404,7 +404,7 @@ install_or_remove() {
         ((${#HOOKS[@]} == 0)) || maps+=(packaging/libaco_hooks.map)
         # shellcheck disable=SC2046 # they are patterns of files
         python3 tools/man/pages.py "$OUTPUT/man" "${maps[@]}" \
-            $(sed -n 's/^include //p' packaging/installed)
+            $(sed -n '/\.h$/s/^include //p' packaging/installed)
     fi
     if [[ $1 == install ]]; then
         make_default_libraries

@@ -107,11 +107,14 @@ fi
 
 # ---- Below DESTDIR, and away again ---------------------------------------------------------------
 
-headers=(extra/*/aco_*.h)
-[[ $RUNTIME == OFF ]] || headers+=(runtime/aco_*.h)
+headers=(extra/*/aco_*.h) cxx_headers=()
+if [[ $RUNTIME == ON ]]; then
+    headers+=(runtime/aco_*.h)
+    cxx_headers=(runtime/aco.hpp runtime/aco/*.hpp)
+fi
 expected="./usr/include/aco.h
 ./usr/include/aco_assert_override.h
-$(printf './usr/include/%s\n' "${headers[@]##*/}")
+$(printf './usr/include/%s\n' "${headers[@]##*/}" "${cxx_headers[@]#runtime/}")
 ./usr/lib64/cmake/aco/aco-config-version.cmake
 ./usr/lib64/cmake/aco/aco-config.cmake
 ./usr/lib64/libaco.a

@@ -43,7 +43,8 @@ class AcoRecipe(ConanFile):
     def export_sources(self) -> None:
         root = os.path.join(self.recipe_folder, ROOT)
         for pattern in ("aco*.[hc]", "acosw.S", "CMakeLists.txt", "LICENSE",
-                        "extra/*/aco_*.[hc]", "runtime/*.[hc]", "packaging/*.pc.in",
+                        "extra/*/aco_*.[hc]", "runtime/*.[hc]", "runtime/*.hpp",
+                        "runtime/aco/*.hpp", "packaging/*.pc.in",
                         "packaging/cmake/*", "packaging/installed", "packaging/*.map",
                         "tools/warnings", "tools/gdb/aco.py"):
             copy(self, pattern, root, self.export_sources_folder)
