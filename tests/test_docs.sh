@@ -98,14 +98,21 @@ build_runtime() {
     ar rc "$TMP/libaco_runtime.a" "$TMP"/runtime/*.o
 }
 
-# Completes a program of docs/runtime.md, as that document says; others are complete. Servers get a
-# port that is free.
+# Completes a program of docs/runtime.md or docs/cpp.md, as that document says; others are complete.
+# Servers get a port that is free.
 complete() {
     if [[ $document == */runtime.md ]]; then
         printf '#include %s\n' '"aco_runtime.h"' '<errno.h>' '<string.h>' '<unistd.h>'
         cat "$1"
         grep -q '^int main' "$1" ||
             echo 'int main(void) { return aco_run(NULL, first, NULL, NULL); }'
+    elif [[ $document == */cpp.md ]]; then
+        printf '#include %s\n' '<utility>'
+        grep -q boost "$1" || printf '#include %s\n' '"aco.hpp"'
+        printf '#include <%s>\n' cstdio memory optional shared_mutex stdexcept string vector
+        echo 'using namespace std::chrono_literals;'
+        cat "$1"
+        grep -q '^int main' "$1" || echo 'int main() { aco::run(first); }'
     else
         cat "$1"
     fi
@@ -116,6 +123,7 @@ try_program() {
     complete "$1" | sed "s/localhost:7000/localhost:$PORT/" >"$source"
     if [[ $source == *.cpp ]]; then
         compiler=("$CXX" -std=c++17)
+        ! grep -q co_await "$source" || compiler=("$CXX" -std=c++20)
     fi
     must "a program of $document compiles" "${compiler[@]}" -O2 "${WARNINGS[@]}" -fexceptions -I. \
         -Iruntime "${INCLUDES[@]}" "$source" "$TMP/libaco_runtime.a" "$OUTPUT/libaco.a" -lpthread \

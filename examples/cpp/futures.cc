@@ -1,0 +1,64 @@
+// futures.cc shows futures and generators of stackless coroutines, and a value that comes from outside.
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * It prints:
+ *
+ *     from a stackless coroutine: 42
+ *     awaited by another: 43
+ *     fulfilled from outside: hello
+ *     1 2 3
+ */
+#include "aco.hpp"
+
+#include <cstdio>
+#include <string>
+
+using namespace std::chrono_literals;
+
+namespace {
+
+aco::future<int> answer()
+{
+    co_await aco::co::sleep_for(1ms);
+    co_return 42;
+}
+
+aco::future<int> one_more()
+{
+    co_return co_await answer() + 1;
+}
+
+/* A channel is what both sides of a promise share. */
+aco::future<void> greet(aco::channel<std::string> &promised)
+{
+    auto text = co_await aco::co::recv(promised);
+    std::printf("fulfilled from outside: %s\n", text->c_str());
+}
+
+aco::future<void> produce(aco::channel<int> &values)
+{
+    for (int i = 1; i <= 3; i++) {
+        co_await aco::co::send(values, i);
+    }
+    values.close();
+}
+
+} // namespace
+
+int main()
+{
+    aco::run([] {
+        std::printf("from a stackless coroutine: %d\n", answer().get());
+        std::printf("awaited by another: %d\n", aco::await(one_more()));
+        aco::channel<std::string> promised(1);
+        auto greeting = greet(promised);
+        promised.send("hello");
+        greeting.get();
+        aco::channel<int> values;
+        auto producer = produce(values);
+        for (int value : values) {
+            std::printf("%d%s", value, value == 3 ? "\n" : " ");
+        }
+        producer.get();
+    });
+}

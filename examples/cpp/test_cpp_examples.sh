@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Each example for C++ says in its first line what it shows, as the list of examples/README.md and the
+# table of docs/cpp.md do, compiles without a warning and prints what its comment says.
+
+# shellcheck source=tests/harness.sh
+. tests/harness.sh
+
+compiles_cxx "$CXX" "$CXX" || tell_untested
+
+readonly INCLUDE=(-I. -Iruntime -Iextra/stack_pool -Iextra/cancel)
+objects=()
+for source in runtime/*.c extra/stack_pool/aco_stack_pool.c extra/cancel/aco_cancel.c aco.c acosw.S; do
+    objects+=("$TMP/${source##*/}.o")
+    must "$source does not compile" "$CC" -std=gnu99 -O2 "${INCLUDE[@]}" -pthread -c "$source" \
+        -o "${objects[-1]}"
+done
+
+# The lines that an example promises.
+expected() {
+    awk '/prints:$/ { inside = 1; next } /^ \*\// { exit } inside && sub(/^ \*     /, "")' "$1"
+}
+
+for example in examples/cpp/*.cc; do
+    name=${example##*/}
+    line=$(head -n 1 "$example")
+    [[ $line == "// $name shows "*. ]] ||
+        fail "$example: its first line is not of the form '// $name shows what it shows.'"
+    line=${line#* shows }
+    [[ $(tr -d '`' <examples/README.md) == *"| cpp/$name | ${line%.} |"* ]] ||
+        fail "examples/README.md does not have cpp/$name with what its first line says"
+    [[ $(<docs/cpp.md) == *"(../examples/cpp/$name)"* ]] || fail "docs/cpp.md has no link to $name"
+    must "$example does not compile" "$CXX" -std=c++20 -O1 "${WARNINGS[@]}" "${INCLUDE[@]}" \
+        -pthread "$example" "${objects[@]}" -o "$TMP/program"
+    must "$example fails" timeout 60 "$TMP/program"
+    diff <(expected "$example") "$TMP/said" >&2 || fail "$example prints something else than it says"
+    echo "$example prints what it says"
+done
