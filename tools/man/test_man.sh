@@ -15,6 +15,7 @@ HEADERS=($(sed -n 's/^include //p' packaging/installed))
 shopt -u nullglob
 MAPS=(packaging/libaco.map)
 [[ ! -d runtime ]] || MAPS+=(packaging/libaco_runtime.map)
+[[ ! -d runtime/hooks ]] || MAPS+=(packaging/libaco_hooks.map)
 PAGES=$TMP/man
 
 must "pages.py fails" python3 tools/man/pages.py "$PAGES" "${MAPS[@]}" "${HEADERS[@]}"
