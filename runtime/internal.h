@@ -385,6 +385,7 @@ typedef enum {
     HELPERS_FOR_FILES,
     HELPERS_FOR_NAMES,
     HELPERS_FOR_PROCESSES,
+    HELPERS_FOR_LONG, /* as many as there are jobs, which may wait for one another */
     CT_HELPERS_KINDS
 } helpers_kind_t;
 
@@ -471,6 +472,8 @@ SHARED outcome_t aco_i_wait(aco_task_t *task);
 SHARED int aco_i_claim(aco_task_t *task, outcome_t outcome);
 /* Makes a task ready whose wait the caller has claimed. */
 SHARED void aco_i_make_ready(aco_task_t *task);
+/* The same for signal handlers, too. */
+SHARED void aco_i_make_ready_by_inbox(aco_task_t *task);
 /* The same, but until a point in time at most: WAIT_NONE if that has come. */
 SHARED outcome_t aco_i_wait_until(aco_task_t *task, int64_t until);
 /* 0 for WAIT_EVENT, or else -1 with errno. */
@@ -641,6 +644,12 @@ SHARED outcome_t aco_i_offload(helpers_kind_t kind, void *(*fn)(void *), void *a
 /* Ends the helpers of a runtime that has no tasks. */
 HIDDEN void aco_i_end_helpers(runtime_t *runtime);
 
+/* ---- process.c ---- */
+
+/* Until waitid() or waitpid() with the same arguments has something to say, in a task; 0, or -1
+ * with errno. */
+SHARED int aco_i_wait_for_children(idtype_t type, id_t id, int options);
+SHARED int aco_i_wait_for_child(pid_t pid, int options);
 /* ---- unwind.c ---- */
 
 /* A part of the program: the program itself, or a shared library. */

@@ -155,7 +155,7 @@ void aco_i_wake_loop(loop_t *loop)
     }
 }
 
-/* From any thread and from signal handlers. */
+/* From any thread and from signal handlers, which must keep off the ready queue. */
 static void send_to_loop(aco_task_t *task)
 {
     loop_t *loop = task->loop;
@@ -173,6 +173,15 @@ static void wake_thread(aco_task_t *task)
 {
     __atomic_store_n(&task->is_woken, 1, __ATOMIC_RELEASE);
     syscall(SYS_futex, &task->is_woken, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+void aco_i_make_ready_by_inbox(aco_task_t *task)
+{
+    if (task->loop == NULL) {
+        wake_thread(task);
+    } else {
+        send_to_loop(task);
+    }
 }
 
 void aco_i_make_ready(aco_task_t *task)
@@ -202,11 +211,7 @@ void aco_unpark(aco_task_t *task)
     while (wait == WAIT_PARKED || wait == WAIT_PARKED_SHIELDED) {
         if (__atomic_compare_exchange_n(&task->wait, &wait, WAIT_EVENT, 0, __ATOMIC_SEQ_CST,
                                         __ATOMIC_SEQ_CST)) {
-            if (task->loop != NULL) {
-                send_to_loop(task); /* signal handlers must keep off the ready queue */
-            } else {
-                wake_thread(task);
-            }
+            aco_i_make_ready_by_inbox(task);
             return;
         }
     }

@@ -269,7 +269,7 @@ static int enqueue_job(helpers_t *helpers, job_t *job)
 outcome_t aco_i_offload(helpers_kind_t kind, void *(*fn)(void *), void *arg,
                         void (*discard)(void *), void **result)
 {
-    static const reason_t reasons[] = {FOR_HELPER, FOR_NAME, FOR_PROCESS};
+    static const reason_t reasons[] = {FOR_HELPER, FOR_NAME, FOR_PROCESS, FOR_HELPER};
     aco_task_t *self = aco_self();
     job_t *job = self == NULL ? NULL : new_job(self, fn, arg, discard);
     helpers_t *helpers = job == NULL ? NULL : helpers_of(self->loop->runtime, kind);

@@ -18,30 +18,27 @@
 /* ==== Processes ============================================================================== */
 
 typedef struct {
-    pid_t pid;
-    int options;
-    int result;
+    idtype_t type;
+    id_t id;
+    int options, result;
 } child_wait_t;
 
 static void *do_wait(void *arg)
 {
     child_wait_t *w = (child_wait_t *)arg;
-    idtype_t type = w->pid > 0 ? P_PID : w->pid == -1 ? P_ALL : P_PGID;
-    pid_t id = w->pid > 0 ? w->pid : w->pid == 0 ? getpgrp() : -w->pid;
     siginfo_t info;
-    w->result = aco_i_libc.waitid(type, (id_t)id, &info, w->options | WEXITED | WNOWAIT);
+    w->result = aco_i_libc.waitid(w->type, w->id, &info, w->options | WNOWAIT);
     return w;
 }
 
-/* Until waitpid() has something to say; 0, or -1 with errno. */
-static int wait_by_helper(pid_t pid, int options)
+static int wait_by_helper(idtype_t type, id_t id, int options)
 {
     child_wait_t *w = (child_wait_t *)aco_i_allocate(sizeof(*w));
     if (w == NULL) {
         errno = ENOMEM;
         return -1;
     }
-    *w = (child_wait_t){pid, options, -1};
+    *w = (child_wait_t){type, id, options, -1};
     void *result;
     outcome_t outcome = aco_i_offload(HELPERS_FOR_PROCESSES, do_wait, w, aco_i_release, &result);
     if (outcome != WAIT_EVENT) {
@@ -54,12 +51,12 @@ static int wait_by_helper(pid_t pid, int options)
 }
 
 /* Of a child that can be waited for alone; -1: it can't. */
-static int open_child(pid_t pid, int options)
+static int open_child(idtype_t type, id_t id, int options)
 {
 #ifdef SYS_pidfd_open
-    if (pid > 0 && (options & (WUNTRACED | WCONTINUED)) == 0) {
+    if (type == P_PID && (options & (WSTOPPED | WCONTINUED)) == 0) {
         int error = errno;
-        int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+        int fd = (int)syscall(SYS_pidfd_open, id, 0);
         errno = error;
         return fd;
     }
@@ -67,24 +64,34 @@ static int open_child(pid_t pid, int options)
     return -1;
 }
 
+int aco_i_wait_for_children(idtype_t type, id_t id, int options)
+{
+    int fd = open_child(type, id, options);
+    if (fd < 0) {
+        return wait_by_helper(type, id, options);
+    }
+    int result = aco_wait_fd(fd, POLLIN) < 0 ? -1 : 0, error = errno;
+    aco_close(fd);
+    errno = error;
+    return result;
+}
+
+int aco_i_wait_for_child(pid_t pid, int options)
+{
+    idtype_t type = pid > 0 ? P_PID : pid == -1 ? P_ALL : P_PGID;
+    pid_t id = pid > 0 ? pid : pid == 0 ? getpgrp() : -pid;
+    return aco_i_wait_for_children(type, (id_t)id, options | WEXITED);
+}
+
 pid_t aco_waitpid(pid_t pid, int *status, int options)
 {
     if (aco_self() == NULL || (options & WNOHANG) != 0) {
         return aco_i_libc.waitpid(pid, status, options);
     }
-    int fd = open_child(pid, options);
     pid_t got;
-    while ((got = aco_i_libc.waitpid(pid, status, options | WNOHANG)) == 0) {
-        if ((fd < 0 ? wait_by_helper(pid, options) : aco_wait_fd(fd, POLLIN)) < 0) {
-            got = -1;
-            break;
-        }
+    while ((got = aco_i_libc.waitpid(pid, status, options | WNOHANG)) == 0 &&
+           (got = aco_i_wait_for_child(pid, options)) == 0) {
     }
-    int error = errno;
-    if (fd >= 0) {
-        aco_close(fd);
-    }
-    errno = error;
     return got;
 }
 

@@ -5,6 +5,7 @@
 #include "internal.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -282,6 +283,7 @@ static runtime_t *new_runtime(const aco_run_options_t *o)
         o->ct_offload == 0 ? MOST_HELPERS : o->ct_offload;
     runtime->most_helpers[HELPERS_FOR_NAMES] = o->ct_offload_names == 0 ? MOST_HELPERS_FOR_NAMES
                                                                         : o->ct_offload_names;
+    runtime->most_helpers[HELPERS_FOR_LONG] = INT_MAX;
     runtime->pool_flags = ACO_STACK_POOL_GUARD_KIB((o->guard_sz + 1023) / 1024);
     for (int i = 0; i < ct; i++) {
         loop_t *loop = &runtime->loops[i];
