@@ -17,7 +17,18 @@
  *   - A call returns what the kernel would have returned, sets errno to the same, and leaves the
  *     descriptor as that would: O_NONBLOCK, SO_RCVTIMEO, SO_SNDTIMEO and the MSG_ flags count.
  *   - A call that waits fails also with ETIMEDOUT once the deadline of its task has passed, and
- *     with ECANCELED once the task was cancelled; pthread_ functions return these.
+ *     with ECANCELED once the task was cancelled; pthread_ functions return these. But without a
+ *     limit in time, pthread_mutex_lock(), pthread_rwlock_rdlock() and _wrlock() wait in any case:
+ *     hardly a caller would notice that it does not have the lock.
+ *   - Mutexes, rwlocks and semaphores belong to tasks, so one that is held over a wait never stops
+ *     the thread. Tasks get them in the order in which they came; threads may be faster. Those that
+ *     processes share, and mutexes that are robust or have a priority protocol, are left to libc:
+ *     they belong to the thread, which waits for them.
+ *   - A pthread_cond_wait() that fails has locked the mutex again. Callers that ignore the failure
+ *     and wait again find others run meanwhile.
+ *   - Waits for locks of files, by flock(), lockf() and fcntl(), and for threads, by pthread_join(),
+ *     are left to a thread for each. To end the former, the last real-time signal is taken that the
+ *     program does not use then.
  *   - A task that waits is not interrupted by signals.
  *   - Closing a descriptor, by any thread, ends the waits of tasks for it with EBADF before the
  *     number is used again.

@@ -3,7 +3,7 @@
  * The start of the hooks. A constructor finds libc's functions and gives the runtime those that it
  * calls itself. Hooks called before that find theirs on their own.
  */
-#include "internal.h"
+#include "waiting.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@ static __thread int is_finding __attribute__((tls_model("initial-exec")));
 
 /* ==== libc's functions ======================================================================= */
 
-static void *find(const char *name)
+static EARLY void *find(const char *name)
 {
     int error = errno;
     is_finding = 1;
@@ -25,7 +25,7 @@ static void *find(const char *name)
     return found;
 }
 
-int aco_i_find_real(const char *name, void *real)
+EARLY int aco_i_find_real(const char *name, void *real)
 {
     void *found = is_finding ? NULL : find(name);
     if (found == NULL) {
@@ -102,6 +102,7 @@ int aco_i_is_in_child(void)
 static void end_in_child(void)
 {
     aco_i_loop = NULL;
+    aco_i_forget_waits();
 }
 
 static __attribute__((constructor)) void start(void)

@@ -6,8 +6,9 @@
  *   hooks.c      the start: libc's functions are found, and the runtime is told of them
  *   io.c         input and output; files.c: files; poll.c: waits for several descriptors
  *   close.c      closing and what is like it; time.c: time and signals
- *   locks.c      locks of threads; keys.c: values of threads
- *   names.c      name look-ups; processes.c: child processes
+ *   waiting.c    who waits for a lock and similar; mutexes.c, rwlocks.c, conditions.c, semaphores.c
+ *   threads.c    joining, and calls by threads of their own; keys.c: values of threads
+ *   names.c      name look-ups; processes.c: child processes; file_locks.c: locks of files
  */
 #ifndef ACO_HOOKS_INTERNAL_H
 #define ACO_HOOKS_INTERNAL_H
@@ -49,6 +50,9 @@ typedef struct {
     static hook_t entry_##name __attribute__((                                                     \
         used, section("aco_hooks"), aligned(sizeof(void *)))) = {#name, (void *)hook_##name, real}
 
+/* Of functions that TSan calls while it starts. */
+#define EARLY __attribute__((no_sanitize_thread))
+
 /* Points `*real` to libc's function of a name, and says whether it did. It can't if there is none,
  * and while this thread is looking for another one: then the loader or an allocator calls. */
 HIDDEN int aco_i_find_real(const char *name, void *real);
@@ -66,7 +70,7 @@ HIDDEN int aco_i_find_real(const char *name, void *real);
     static type(*real_##name) params = first_##name;                                               \
     extern SHARED type hook_##name params __asm__(#name);                                          \
     HOOK_ENTRY(name, &real_##name);                                                                \
-    static type first_##name params                                                                \
+    static EARLY type first_##name params                                                          \
     {                                                                                              \
         return aco_i_find_real(#name, &real_##name) ? real_##name args : (type)(otherwise);        \
     }                                                                                              \
@@ -114,7 +118,17 @@ static inline long refuse(int error)
 
 /* The other sources; each defines HOOKS_OF(its name). hooks.c refers to all, so that a linker takes
  * all objects of an archive or none. */
-#define HOOKS_FILES(X) X(io) X(files) X(poll) X(close) X(time)
+#define HOOKS_FILES(X)                                                                             \
+    X(io)                                                                                          \
+    X(files)                                                                                       \
+    X(poll)                                                                                        \
+    X(close)                                                                                       \
+    X(time)                                                                                        \
+    X(mutexes)                                                                                     \
+    X(rwlocks)                                                                                     \
+    X(conditions)                                                                                  \
+    X(semaphores)                                                                                  \
+    X(threads)
 #define HOOKS_OF(file) HIDDEN const char aco_i_hooks_of_##file = 0
 #define X(file) extern HIDDEN const char aco_i_hooks_of_##file;
 HOOKS_FILES(X)

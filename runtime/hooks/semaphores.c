@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Semaphores. They are libc's; tasks take from them by sem_trywait(). Those that are shared by
+ * processes, as all with names are, remain libc's business.
+ */
+#include "waiting.h"
+
+#include <semaphore.h>
+
+HOOKS_OF(semaphores);
+
+HOOK(int, sem_trywait, (sem_t * semaphore), (semaphore), refuse(EAGAIN))
+{
+    return real_sem_trywait(semaphore);
+}
+
+/* libc's word for that comes after the count, which has the size of a pointer. */
+static int is_shared(const sem_t *semaphore)
+{
+    int is_shared;
+    memcpy(&is_shared, (const char *)semaphore + sizeof(void *), sizeof(is_shared));
+    return is_shared != 0;
+}
+
+static int is_ours(const sem_t *semaphore)
+{
+    return is_in_task() && !is_shared(semaphore);
+}
+
+static int try(void *semaphore)
+{
+    int error = errno;
+    int result = real_sem_trywait((sem_t *)semaphore) == 0 ? 0 : errno == EAGAIN ? EBUSY : errno;
+    errno = error;
+    return result;
+}
+
+static int take(sem_t *semaphore, clockid_t clock, const struct timespec *time)
+{
+    static const kind_t kind = {try, NULL, 1, FOR_SEMAPHORE};
+    limit_t limit = {time, clock};
+    int error = is_awaited(semaphore) ? EBUSY : try(semaphore);
+    error = error == EBUSY ? aco_i_obtain(&kind, semaphore, &limit) : error;
+    return error == 0 ? 0 : (int)refuse(error);
+}
+
+HOOK(int, sem_wait, (sem_t * semaphore), (semaphore), refuse(EAGAIN))
+{
+    return is_ours(semaphore) ? take(semaphore, CLOCK_REALTIME, NULL) : real_sem_wait(semaphore);
+}
+
+HOOK(int, sem_timedwait, (sem_t * semaphore, const struct timespec *time), (semaphore, time),
+     refuse(EAGAIN))
+{
+    return is_ours(semaphore) ? take(semaphore, CLOCK_REALTIME, time)
+                              : real_sem_timedwait(semaphore, time);
+}
+
+HOOK(int, sem_clockwait, (sem_t * semaphore, clockid_t clock, const struct timespec *time),
+     (semaphore, clock, time), refuse(EAGAIN))
+{
+    return is_ours(semaphore) && is_for_waits(clock) ? take(semaphore, clock, time)
+                                                     : real_sem_clockwait(semaphore, clock, time);
+}
+
+/* Signal handlers may call it. */
+HOOK(int, sem_post, (sem_t * semaphore), (semaphore), refuse(EAGAIN))
+{
+    int result = real_sem_post(semaphore);
+    aco_i_released_by_any(semaphore);
+    return result;
+}

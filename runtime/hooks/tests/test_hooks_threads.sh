@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# The hooks for calls of threads: each test natively, for i386 and under sanitizers, and random
+# programs with locks of all kinds.
+#
+# parts: native sanitized others
+
+# shellcheck source=tests/harness.sh
+. tests/harness.sh
+
+need_cmocka
+
+readonly LIBRARY=(runtime/*.c runtime/hooks/*.c extra/stack_pool/aco_stack_pool.c aco.c acosw.S)
+readonly INCLUDE=(-I. -Iruntime -Iruntime/hooks -Iruntime/tests -Iextra/stack_pool)
+readonly TESTS=(locks threads)
+readonly SEED=${SEED:-1}
+read -ra compiler <<<"$CC"
+
+# link PROGRAM SOURCE -- COMPILER OPTION...: with the objects that build() has left, and LIBRARIES.
+link() {
+    local program=$1 source=$2
+    shift 3
+    must "$*: $source does not build" "$@" -std=gnu99 -g "${C_WARNINGS[@]}" "${INCLUDE[@]}" \
+        -pthread "runtime/hooks/tests/$source" "$TMP"/objects/*.o -o "$TMP/$program" \
+        "${LIBRARIES[@]}" -ldl
+}
+
+# build COMPILER OPTION...: all the programs, in $TMP.
+build() {
+    local source name sources
+    rm -rf "$TMP/objects"
+    mkdir "$TMP/objects"
+    read -ra sources <<<"${LIBRARY[*]}"
+    for source in "${sources[@]}"; do
+        must "$*: $source does not compile" "$@" -std=gnu99 -g "${C_WARNINGS[@]}" \
+            "${INCLUDE[@]}" -pthread -c "$source" -o "$TMP/objects/${source//\//.}.o"
+    done
+    for name in "${TESTS[@]}"; do
+        LIBRARIES=(-lcmocka)
+        link "test_$name" "test_$name.c" -- "$@"
+    done
+    LIBRARIES=()
+    link random_locks random_locks.c -- "$@"
+}
+
+# check CT_STEPS COMPILER OPTION...
+check() {
+    local ct=$1 name threads
+    shift
+    build "$@"
+    for name in "${TESTS[@]}"; do
+        must "$*: test_$name fails" run "$TMP/test_$name"
+    done
+    for threads in "1 0" "1 2" "2 4" "3 2"; do
+        # shellcheck disable=SC2086 # two words
+        must "$*: random locks, $threads threads" run "$TMP/random_locks" "$ct" "$SEED" $threads
+    done
+    echo "$*"
+}
+
+# A program that a sanitizer may be in. The child of a test makes threads.
+run() {
+    TSAN_OPTIONS=die_after_fork=0 "${SANITIZED[@]}" "$@"
+}
+
+check_native() {
+    check 3000 "${compiler[@]}" -O2
+    check 1000 "${compiler[@]}" -O0 -DACO_CONFIG_STRESS -DACO_CONFIG_SHARE_FPU_MXCSR_ENV
+}
+
+check_others() {
+    local is_tested=0
+    if have clang; then
+        check 2000 clang -O2
+        is_tested=1
+    else
+        echo "clang: not available, not tested"
+    fi
+    if [[ " ${WIDTHS[*]} " == *" -m32 "* ]]; then
+        check 2000 "${compiler[@]}" -m32 -O2
+        is_tested=1
+    fi
+    ((is_tested)) || skip "neither clang nor i386 here"
+}
+
+check_sanitized() {
+    check 500 "${compiler[@]}" -O1 -fsanitize=address,undefined -fno-sanitize-recover=all
+    check 300 "${compiler[@]}" -O1 -fsanitize=thread
+}
+
+(($# == 0)) && set -- native sanitized others
+for part; do
+    "check_$part"
+done

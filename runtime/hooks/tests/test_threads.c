@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What conditions, joins of threads and pthread_once() do in tasks, and what a child has of it. */
+#include "threads.h"
+
+#include "aco_hooks.h"
+
+#include <sys/wait.h>
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
+static int ct_awake, may_go;
+
+/* ==== Conditions ============================================================================= */
+
+static void *waits(void *arg)
+{
+    CHECK(pthread_mutex_lock(&mutex) == 0);
+    CHECK(pthread_cond_wait(&cond, &mutex) == 0);
+    ct_awake++;
+    CHECK(pthread_mutex_unlock(&mutex) == 0);
+    return arg;
+}
+
+static void *signals(void *arg)
+{
+    enum { CT = 5 };
+    aco_task_t *tasks[CT];
+    ct_awake = 0;
+    for (int i = 0; i < CT; i++) {
+        tasks[i] = aco_spawn(waits, NULL);
+    }
+    let_run();
+    CHECK(pthread_cond_signal(&cond) == 0);
+    let_run();
+    CHECK(ct_awake == 1);
+    CHECK(pthread_mutex_lock(&mutex) == 0);
+    CHECK(pthread_cond_signal(&cond) == 0);
+    let_run();
+    CHECK(ct_awake == 1); /* the mutex is taken */
+    CHECK(pthread_mutex_unlock(&mutex) == 0);
+    CHECK(aco_join(tasks[0], NULL) == 0);
+    CHECK(aco_join(tasks[1], NULL) == 0); /* the first to wait */
+    CHECK(ct_awake == 2);
+    CHECK(pthread_cond_broadcast(&cond) == 0);
+    for (int i = 2; i < CT; i++) {
+        CHECK(aco_join(tasks[i], NULL) == 0);
+    }
+    CHECK(ct_awake == CT);
+    return arg;
+}
+
+static void signals_wake_one_and_broadcasts_all(void **state)
+{
+    (void)state;
+    run_tasks(signals, NULL);
+}
+
+static void check_has_mutex(void)
+{
+    CHECK(pthread_mutex_trylock(&mutex) == EBUSY);
+}
+
+static void *waits_until(void *arg)
+{
+    pthread_cond_t by_monotonic;
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    CHECK(pthread_cond_init(&by_monotonic, &attr) == 0);
+    pthread_condattr_destroy(&attr);
+    struct timespec t = in(CLOCK_REALTIME, 3 * MS), past = {0, 0}, invalid = {0, 1000000000};
+    CHECK(pthread_mutex_lock(&mutex) == 0);
+    CHECK(pthread_cond_timedwait(&cond, &mutex, &t) == ETIMEDOUT);
+    CHECK(has_come(CLOCK_REALTIME, &t));
+    t = in(CLOCK_MONOTONIC, 3 * MS);
+    CHECK(pthread_cond_timedwait(&by_monotonic, &mutex, &t) == ETIMEDOUT);
+    CHECK(has_come(CLOCK_MONOTONIC, &t));
+    t = in(CLOCK_MONOTONIC, 3 * MS);
+    CHECK(pthread_cond_clockwait(&cond, &mutex, CLOCK_MONOTONIC, &t) == ETIMEDOUT);
+    CHECK(has_come(CLOCK_MONOTONIC, &t));
+    CHECK(pthread_cond_timedwait(&cond, &mutex, &past) == ETIMEDOUT);
+    CHECK(pthread_cond_timedwait(&cond, &mutex, &invalid) == EINVAL);
+    check_has_mutex();
+    CHECK(pthread_mutex_unlock(&mutex) == 0);
+    CHECK(pthread_cond_destroy(&by_monotonic) == 0);
+    return arg;
+}
+
+static void timed_waits_end_by_their_clocks(void **state)
+{
+    (void)state;
+    run_tasks(waits_until, NULL);
+}
+
+static void *fails_by_deadline(void *arg)
+{
+    pthread_mutex_t checked = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
+    CHECK(pthread_cond_wait(&cond, &checked) == EPERM);
+    CHECK(pthread_mutex_lock(&mutex) == 0);
+    aco_within(MS)
+    {
+        CHECK(pthread_cond_wait(&cond, &mutex) == ETIMEDOUT);
+    }
+    check_has_mutex();
+    struct timespec t = in(CLOCK_REALTIME, 1000000 * MS);
+    stage = 1;
+    CHECK(pthread_cond_timedwait(&cond, &mutex, &t) == ECANCELED);
+    check_has_mutex();
+    CHECK(pthread_mutex_unlock(&mutex) == 0);
+    return arg;
+}
+
+static void *cancels(void *arg)
+{
+    stage = 0;
+    aco_task_t *task = aco_spawn(fails_by_deadline, NULL);
+    wait_for_stage(1);
+    aco_task_cancel(task);
+    CHECK(aco_join(task, NULL) == 0);
+    return arg;
+}
+
+/* As programs do that never expect it to fail. */
+static void *ignores_failures(void *arg)
+{
+    int ct = 0;
+    aco_within(0)
+    {
+        CHECK(pthread_mutex_lock(&mutex) == 0);
+        for (; !may_go; ct++) {
+            pthread_cond_wait(&cond, &mutex);
+        }
+        CHECK(pthread_mutex_unlock(&mutex) == 0);
+    }
+    CHECK(ct > 0);
+    return arg;
+}
+
+static void *lets_go(void *arg)
+{
+    may_go = 0;
+    aco_task_t *task = aco_spawn(ignores_failures, NULL);
+    aco_sleep(3 * MS);
+    CHECK(pthread_mutex_lock(&mutex) == 0);
+    may_go = 1;
+    CHECK(pthread_mutex_unlock(&mutex) == 0);
+    CHECK(aco_join(task, NULL) == 0);
+    return arg;
+}
+
+static void deadlines_and_cancelling_end_waits(void **state)
+{
+    (void)state;
+    run_tasks(cancels, NULL);
+    run_tasks(lets_go, NULL);
+}
+
+static void *waits_for_go(void *arg)
+{
+    CHECK(pthread_mutex_lock(&mutex) == 0);
+    ct_awake++;
+    while (!may_go) {
+        CHECK(pthread_cond_wait(&cond, &mutex) == 0);
+    }
+    CHECK(pthread_mutex_unlock(&mutex) == 0);
+    return arg;
+}
+
+static void *waits_and_goes_on(void *arg)
+{
+    pthread_t other;
+    ct_awake = may_go = 0;
+    CHECK(pthread_create(&other, NULL, waits_for_go, NULL) == 0);
+    aco_task_t *tasks[] = {aco_spawn(waits_for_go, NULL), aco_spawn(waits_for_go, NULL)};
+    for (int ct = 0; ct < 3;) {
+        aco_yield();
+        CHECK(pthread_mutex_lock(&mutex) == 0);
+        ct = ct_awake;
+        CHECK(pthread_mutex_unlock(&mutex) == 0);
+    }
+    CHECK(pthread_mutex_lock(&mutex) == 0);
+    may_go = 1;
+    CHECK(pthread_mutex_unlock(&mutex) == 0);
+    CHECK(pthread_cond_broadcast(&cond) == 0);
+    CHECK(aco_join(tasks[0], NULL) == 0);
+    CHECK(aco_join(tasks[1], NULL) == 0);
+    CHECK(pthread_join(other, NULL) == 0);
+    return arg;
+}
+
+static void broadcasts_wake_tasks_and_threads(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        run_tasks(waits_and_goes_on, NULL);
+    }
+}
+
+/* ==== Joining ================================================================================ */
+
+static void *waits_as_thread(void *arg)
+{
+    while (!__atomic_load_n(&may_go, __ATOMIC_SEQ_CST)) {
+        usleep(200);
+    }
+    return arg;
+}
+
+static pthread_t thread;
+
+static void *joins_too_early(void *arg)
+{
+    void *result = NULL;
+    CHECK(pthread_join(thread, &result) == ECANCELED);
+    CHECK(result == NULL);
+    return arg;
+}
+
+static void *joins(void *arg)
+{
+    void *result = NULL;
+    struct timespec t = in(CLOCK_REALTIME, 2 * MS);
+    may_go = 0;
+    CHECK(pthread_create(&thread, NULL, waits_as_thread, &may_go) == 0);
+    CHECK(pthread_join(pthread_self(), NULL) == EDEADLK);
+    aco_within(2 * MS)
+    {
+        CHECK(pthread_join(thread, &result) == ETIMEDOUT);
+    }
+    CHECK(pthread_timedjoin_np(thread, &result, &t) == ETIMEDOUT);
+    CHECK(pthread_clockjoin_np(thread, &result, CLOCK_REALTIME, &t) == ETIMEDOUT);
+    aco_task_t *late = aco_spawn(joins_too_early, NULL);
+    let_run();
+    aco_task_cancel(late);
+    CHECK(aco_join(late, NULL) == 0);
+    CHECK(pthread_tryjoin_np(thread, &result) == EBUSY);
+    __atomic_store_n(&may_go, 1, __ATOMIC_SEQ_CST);
+    CHECK(pthread_join(thread, &result) == 0);
+    CHECK(result == &may_go);
+    return arg;
+}
+
+static void *lets_a_thread_go(void *arg)
+{
+    let_run();
+    __atomic_store_n(&may_go, 1, __ATOMIC_SEQ_CST);
+    return arg;
+}
+
+static void *joins_while_others_run(void *arg)
+{
+    may_go = 0;
+    CHECK(pthread_create(&thread, NULL, waits_as_thread, NULL) == 0);
+    aco_go(lets_a_thread_go, NULL);
+    CHECK(pthread_join(thread, NULL) == 0);
+    return arg;
+}
+
+static void threads_are_joined_by_tasks(void **state)
+{
+    (void)state;
+    run_tasks(joins_while_others_run, NULL);
+#ifndef __SANITIZE_THREAD__ /* which does not know that joining may be cancelled */
+    run_tasks(joins, NULL);
+#else
+    (void)joins;
+#endif
+}
+
+/* ==== Once =================================================================================== */
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int ct_called;
+
+static void is_called_once(void)
+{
+    ct_called++;
+    aco_sleep(MS);
+    ct_called++;
+}
+
+static void *calls_once(void *arg)
+{
+    CHECK(pthread_once(&once, is_called_once) == 0);
+    CHECK(__atomic_load_n(&ct_called, __ATOMIC_RELAXED) == 2);
+    return arg;
+}
+
+static void a_function_that_waits_is_called_once(void **state)
+{
+    (void)state;
+    void *(*fn)(void *) = calls_once;
+    run_tasks_on(2, spawns_anywhere, &fn);
+}
+
+/* ==== Children =============================================================================== */
+
+static int works_in_child(void)
+{
+    CHECK(pthread_mutex_unlock(&mutex) == 0); /* locked by the task before */
+    CHECK(pthread_mutex_lock(&mutex) == 0);
+    may_go = 1;
+    CHECK(pthread_create(&thread, NULL, waits_for_go, NULL) == 0);
+    CHECK(pthread_mutex_unlock(&mutex) == 0);
+    CHECK(pthread_cond_signal(&cond) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    return ct_failed;
+}
+
+static void *forks(void *arg)
+{
+    aco_task_t *waiting = aco_spawn(waits, NULL);
+    let_run();
+    CHECK(pthread_mutex_lock(&mutex) == 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        _exit(works_in_child());
+    }
+    int status = -1;
+    CHECK(waitpid(pid, &status, 0) == pid);
+    CHECK(status == 0);
+    CHECK(pthread_cond_signal(&cond) == 0);
+    CHECK(pthread_mutex_unlock(&mutex) == 0);
+    CHECK(aco_join(waiting, NULL) == 0);
+    return arg;
+}
+
+static void a_child_has_no_hooks(void **state)
+{
+    (void)state;
+    run_tasks(forks, NULL);
+}
+
+static void all_hooks_are_reached(void **state)
+{
+    (void)state;
+    assert_true(aco_hooks_active());
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(signals_wake_one_and_broadcasts_all),
+        cmocka_unit_test(timed_waits_end_by_their_clocks),
+        cmocka_unit_test(deadlines_and_cancelling_end_waits),
+        cmocka_unit_test(broadcasts_wake_tasks_and_threads),
+        cmocka_unit_test(threads_are_joined_by_tasks),
+        cmocka_unit_test(a_function_that_waits_is_called_once),
+        cmocka_unit_test(a_child_has_no_hooks),
+        cmocka_unit_test(all_hooks_are_reached),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

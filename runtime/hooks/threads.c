@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Joining threads, and calling functions once.
+ *
+ * For a task, a thread of its own joins. If the task gives up, that one is cancelled, which leaves
+ * the other to be joined.
+ */
+#include "waiting.h"
+
+#include <signal.h>
+
+HOOKS_OF(threads);
+
+#define INTERVAL 1000000 /* ns between interruptions of a call, which may come before it begins */
+
+/* ==== Threads that make a call =============================================================== */
+
+static void tell_end(void *arg)
+{
+    caller_t *caller = (caller_t *)arg;
+    lock(&caller->lock);
+    aco_task_t *task = caller->task;
+    caller->has_ended = 1;
+    int is_claimed = aco_i_claim(task, WAIT_EVENT);
+    unlock(&caller->lock);
+    if (is_claimed) {
+        aco_i_make_ready(task); /* which joins this thread before it frees `caller` */
+    }
+}
+
+static void *run_caller(void *arg)
+{
+    caller_t *caller = (caller_t *)arg;
+    pthread_cleanup_push(tell_end, caller);
+    caller->call(caller);
+    pthread_cleanup_pop(1);
+    return NULL;
+}
+
+static int start_caller(caller_t *caller)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&caller->thread, NULL, run_caller, caller);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+/* Until the thread has told its end; 0, or why the task gives up. */
+static int wait_for_caller(caller_t *caller, const limit_t *limit)
+{
+    for (;;) {
+        lock(&caller->lock);
+        if (caller->has_ended) {
+            unlock(&caller->lock);
+            return 0;
+        }
+        aco_i_open_wait(caller->task, FOR_HELPER);
+        unlock(&caller->lock);
+        outcome_t outcome = aco_i_wait_within(caller->task, limit);
+        if (outcome != WAIT_EVENT && outcome != WAIT_NONE) {
+            return aco_i_error_of(outcome);
+        }
+    }
+}
+
+static void interrupt(caller_t *caller)
+{
+    int is_ended = 0;
+    while (!is_ended) {
+        caller->interrupt(caller);
+        aco_shielded
+        {
+            int64_t until = aco_i_after(INTERVAL);
+            struct timespec time = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
+            limit_t soon = {&time, CLOCK_MONOTONIC};
+            is_ended = wait_for_caller(caller, &soon) == 0;
+        }
+    }
+}
+
+HOOK(int, pthread_join, (pthread_t thread, void **result), (thread, result), EBUSY);
+
+int aco_i_call_by_thread(caller_t *caller, const limit_t *limit)
+{
+    caller->task = aco_i_loop->running;
+    int error = start_caller(caller);
+    if (error != 0) {
+        return error;
+    }
+    error = wait_for_caller(caller, limit);
+    if (error != 0) {
+        interrupt(caller);
+    }
+    real_pthread_join(caller->thread, NULL);
+    return error;
+}
+
+/* ==== Joining ================================================================================ */
+
+typedef struct {
+    caller_t caller;
+    pthread_t thread;
+    void *result;
+    int error; /* ECANCELED: it was not joined */
+} join_t;
+
+HOOK(int, pthread_clockjoin_np,
+     (pthread_t thread, void **result, clockid_t clock, const struct timespec *time),
+     (thread, result, clock, time), EBUSY);
+
+static void call_join(caller_t *caller)
+{
+    join_t *join = (join_t *)caller;
+    join->error = real_pthread_join(join->thread, &join->result);
+}
+
+static void cancel_join(caller_t *caller)
+{
+    pthread_cancel(caller->thread);
+}
+
+static int join_in_task(pthread_t thread, void **result, const limit_t *limit)
+{
+    int error = pthread_equal(thread, pthread_self()) ? EDEADLK
+                                                      : pthread_tryjoin_np(thread, result);
+    if (error != EBUSY) {
+        return error;
+    }
+    join_t *join = (join_t *)aco_i_allocate(sizeof(*join));
+    if (join == NULL) {
+        return EAGAIN;
+    }
+    memset(join, 0, sizeof(*join));
+    join->caller.call = call_join;
+    join->caller.interrupt = cancel_join;
+    join->thread = thread;
+    join->error = ECANCELED;
+    error = aco_i_call_by_thread(&join->caller, limit);
+    error = join->error != ECANCELED ? join->error : error;
+    if (error == 0 && result != NULL) {
+        *result = join->result;
+    }
+    aco_i_release(join);
+    return error;
+}
+
+int hook_pthread_join(pthread_t thread, void **result)
+{
+    static const limit_t never;
+    return is_in_task() ? join_in_task(thread, result, &never) : real_pthread_join(thread, result);
+}
+
+int hook_pthread_clockjoin_np(pthread_t thread, void **result, clockid_t clock,
+                              const struct timespec *time)
+{
+    limit_t limit = {time, clock};
+    return is_in_task() && is_for_waits(clock) && (time == NULL || is_valid(time))
+               ? join_in_task(thread, result, &limit)
+               : real_pthread_clockjoin_np(thread, result, clock, time);
+}
+
+HOOK(int, pthread_timedjoin_np, (pthread_t thread, void **result, const struct timespec *time),
+     (thread, result, time), EBUSY)
+{
+    limit_t limit = {time, CLOCK_REALTIME};
+    return is_in_task() && (time == NULL || is_valid(time))
+               ? join_in_task(thread, result, &limit)
+               : real_pthread_timedjoin_np(thread, result, time);
+}
+
+/* ==== Once =================================================================================== */
+
+/* Bits of a pthread_once_t: a thread is calling the function; it has returned. TSan has its own. */
+#ifdef ACO_USE_TSAN
+#define ONCE_BEGUN (1 << 16)
+#define ONCE_DONE 1
+#else
+#define ONCE_BEGUN 1
+#define ONCE_DONE 2
+#endif
+
+static int try_once(void *once)
+{
+    int bits = __atomic_load_n((pthread_once_t *)once, __ATOMIC_ACQUIRE);
+    return (bits & (ONCE_BEGUN | ONCE_DONE)) == ONCE_BEGUN ? EBUSY : 0;
+}
+
+/* An exception that leaves the function ends a call of it unseen. */
+static int is_once_watched(const void *once)
+{
+    (void)once;
+    return 0;
+}
+
+/* While a task is in the function, another one of its thread must not wait in libc. */
+HOOK(int, pthread_once, (pthread_once_t * once, void (*fn)(void)), (once, fn), EAGAIN)
+{
+    static const kind_t kind = {try_once, is_once_watched, 1, FOR_MUTEX};
+    static const limit_t never;
+    if (!is_in_task() || (__atomic_load_n(once, __ATOMIC_ACQUIRE) & ONCE_DONE) != 0) {
+        return real_pthread_once(once, fn);
+    }
+    aco_shielded
+    {
+        aco_i_obtain(&kind, once, &never);
+    }
+    int error = real_pthread_once(once, fn);
+    released(once);
+    return error;
+}
