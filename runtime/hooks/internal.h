@@ -128,7 +128,8 @@ static inline long refuse(int error)
     X(rwlocks)                                                                                     \
     X(conditions)                                                                                  \
     X(semaphores)                                                                                  \
-    X(threads)
+    X(threads)                                                                                     \
+    X(keys)
 #define HOOKS_OF(file) HIDDEN const char aco_i_hooks_of_##file = 0
 #define X(file) extern HIDDEN const char aco_i_hooks_of_##file;
 HOOKS_FILES(X)

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The hooks for calls of threads: each test natively, for i386 and under sanitizers, and random
-# programs with locks of all kinds.
+# programs with locks of all kinds. With keys that are the thread's, an error
+# of one task must show in another: so the test of OpenSSL sees what it is for.
 #
 # parts: native sanitized others
 
@@ -64,8 +65,25 @@ run() {
     TSAN_OPTIONS=die_after_fork=0 "${SANITIZED[@]}" "$@"
 }
 
+# check_openssl COMPILER OPTION...
+check_openssl() {
+    LIBRARIES=(-lcmocka -lssl -lcrypto)
+    link test_keys test_keys.c -- "$@"
+    must "$*: test_keys fails" run "$TMP/test_keys"
+    must "$*: test_keys sees no error where it should" run "$TMP/test_keys" shared
+    echo "$*: OpenSSL"
+}
+
+has_openssl() {
+    echo '#include <openssl/ssl.h>' | "$@" -x c -fsyntax-only - 2>/dev/null
+}
+
 check_native() {
     check 3000 "${compiler[@]}" -O2
+    if ! has_openssl "${compiler[@]}"; then
+        lack "no OpenSSL: apt-get install libssl-dev"
+    fi
+    check_openssl "${compiler[@]}" -O2
     check 1000 "${compiler[@]}" -O0 -DACO_CONFIG_STRESS -DACO_CONFIG_SHARE_FPU_MXCSR_ENV
 }
 
@@ -86,6 +104,8 @@ check_others() {
 
 check_sanitized() {
     check 500 "${compiler[@]}" -O1 -fsanitize=address,undefined -fno-sanitize-recover=all
+    ! has_openssl "${compiler[@]}" ||
+        check_openssl "${compiler[@]}" -O1 -fsanitize=address,undefined -fno-sanitize-recover=all
     check 300 "${compiler[@]}" -O1 -fsanitize=thread
 }
 

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Values of pthread keys. They are the task's for the keys of certain libraries, which keep state of
+ * a thread across calls that wait. A key belongs to the library that calls pthread_key_create(). It
+ * is a key of libc, too, for the values that threads have outside of tasks.
+ */
+#include "internal.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdlib.h>
+
+HOOKS_OF(keys);
+
+#define DESTRUCTOR_ROUNDS 4
+#define CT_KEYS PTHREAD_KEYS_MAX
+
+/* ==== Libraries ============================================================================== */
+
+static const char default_libraries[] = "libcrypto";
+static const char *libraries = default_libraries; /* atomic */
+
+int aco_hooks_own_keys(const char *names)
+{
+    if (names == NULL) {
+        return (int)refuse(EINVAL);
+    }
+    char *copy = (char *)aco_i_allocate(strlen(names) + 1);
+    if (copy == NULL) {
+        return (int)refuse(ENOMEM);
+    }
+    strcpy(copy, names);
+    const char *before = __atomic_exchange_n(&libraries, copy, __ATOMIC_ACQ_REL);
+    if (before != default_libraries) {
+        aco_i_release((void *)(uintptr_t)before);
+    }
+    return 0;
+}
+
+static EARLY int is_named(const char *file)
+{
+    const char *slash = strrchr(file, '/'), *name = slash == NULL ? file : slash + 1;
+    const char *word = __atomic_load_n(&libraries, __ATOMIC_ACQUIRE);
+    for (size_t sz; (word += strspn(word, " "))[0] != '\0'; word += sz) {
+        sz = strcspn(word, " ");
+        if (strncmp(name, word, sz) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Whether code at an address is that of one of the libraries. */
+static EARLY int is_owner(const void *address)
+{
+    Dl_info info;
+    return dladdr(address, &info) != 0 && info.dli_fname != NULL && is_named(info.dli_fname);
+}
+
+/* ==== Keys =================================================================================== */
+
+typedef void (*destructor_t)(void *value);
+
+static struct {
+    unsigned generation; /* atomic; odd: the key is one whose values are a task's */
+    destructor_t destructor;
+} keys[CT_KEYS];
+
+/* The values of a task are one value of the runtime's. */
+typedef struct {
+    unsigned ct;
+    struct {
+        unsigned generation;
+        void *value;
+    } of[];
+} values_t;
+
+static aco_key_t values_key; /* made before the first of such keys */
+static int has_values_key;
+
+static inline unsigned generation_of(pthread_key_t key)
+{
+    return key < CT_KEYS ? __atomic_load_n(&keys[key].generation, __ATOMIC_ACQUIRE) : 0;
+}
+
+/* Whether the value of the caller is its task's. */
+static inline int is_of_task(pthread_key_t key)
+{
+    return is_in_task() && (generation_of(key) & 1) != 0;
+}
+
+static values_t *values_of_task(void)
+{
+    return (values_t *)aco_getspecific(values_key);
+}
+
+/* Destructors may use values, and set them, for which the array may have to grow. */
+static int run_round(void)
+{
+    int has_run = 0;
+    for (pthread_key_t key = 0; key < values_of_task()->ct; key++) {
+        values_t *values = values_of_task();
+        void *value = values->of[key].value;
+        destructor_t destructor = keys[key].destructor;
+        values->of[key].value = NULL;
+        if (value != NULL && values->of[key].generation == generation_of(key) &&
+            destructor != NULL) {
+            destructor(value);
+            has_run = 1;
+        }
+    }
+    return has_run;
+}
+
+/* In the task, before it ends. */
+static void destroy(void *values)
+{
+    aco_setspecific(values_key, values);
+    for (int round = 0; round < DESTRUCTOR_ROUNDS && run_round(); round++) {
+    }
+    aco_i_release(values_of_task());
+    aco_setspecific(values_key, NULL);
+}
+
+/* ==== Values ================================================================================= */
+
+/* Room for the value of a key in the running task; NULL: there is no memory. */
+static values_t *make_room(pthread_key_t key)
+{
+    values_t *before = values_of_task();
+    if (before != NULL && key < before->ct) {
+        return before;
+    }
+    unsigned ct = key + 4;
+    values_t *values = (values_t *)aco_i_allocate(sizeof(*values) + ct * sizeof(values->of[0]));
+    if (values == NULL) {
+        return NULL;
+    }
+    memset(values, 0, sizeof(*values) + ct * sizeof(values->of[0]));
+    if (before != NULL) {
+        memcpy(values->of, before->of, before->ct * sizeof(values->of[0]));
+    }
+    values->ct = ct;
+    if (aco_setspecific(values_key, values) != 0) {
+        aco_i_release(values);
+        return NULL;
+    }
+    aco_i_release(before);
+    return values;
+}
+
+static void *value_of_task(pthread_key_t key)
+{
+    const values_t *values = values_of_task();
+    return values != NULL && key < values->ct && values->of[key].generation == generation_of(key)
+               ? values->of[key].value
+               : NULL;
+}
+
+static int set_value_of_task(pthread_key_t key, const void *value)
+{
+    values_t *values = make_room(key);
+    if (values == NULL) {
+        return ENOMEM;
+    }
+    values->of[key].generation = generation_of(key);
+    values->of[key].value = (void *)(uintptr_t)value;
+    return 0;
+}
+
+HOOK(void *, pthread_getspecific, (pthread_key_t key), (key), NULL);
+HOOK(int, pthread_setspecific, (pthread_key_t key, const void *value), (key, value), ENOMEM);
+
+EARLY void *hook_pthread_getspecific(pthread_key_t key)
+{
+    return aco_i_loop != NULL && is_of_task(key) ? value_of_task(key)
+                                                 : real_pthread_getspecific(key);
+}
+
+EARLY int hook_pthread_setspecific(pthread_key_t key, const void *value)
+{
+    return aco_i_loop != NULL && is_of_task(key) ? set_value_of_task(key, value)
+                                                 : real_pthread_setspecific(key, value);
+}
+
+/* ==== Making keys ============================================================================ */
+
+static lock_t keys_lock;
+
+static int has_made_values_key(void)
+{
+    lock(&keys_lock);
+    if (!has_values_key) {
+        has_values_key = aco_key_create(&values_key, destroy) == 0;
+    }
+    unlock(&keys_lock);
+    return has_values_key;
+}
+
+HOOK(int, pthread_key_create, (pthread_key_t * key, destructor_t destructor), (key, destructor),
+     EAGAIN);
+
+EARLY int hook_pthread_key_create(pthread_key_t *key, destructor_t destructor)
+{
+    const void *caller = __builtin_return_address(0);
+    int error = real_pthread_key_create(key, destructor);
+    if (error == 0 && *key < CT_KEYS && is_owner(caller) && has_made_values_key()) {
+        keys[*key].destructor = destructor;
+        __atomic_add_fetch(&keys[*key].generation, 1, __ATOMIC_RELEASE);
+    }
+    return error;
+}
+
+HOOK(int, pthread_key_delete, (pthread_key_t key), (key), EINVAL)
+{
+    if ((generation_of(key) & 1) != 0) { /* before libc may give the number to another one */
+        __atomic_add_fetch(&keys[key].generation, 1, __ATOMIC_RELEASE);
+    }
+    return real_pthread_key_delete(key);
+}
