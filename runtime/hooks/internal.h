@@ -129,7 +129,8 @@ static inline long refuse(int error)
     X(conditions)                                                                                  \
     X(semaphores)                                                                                  \
     X(threads)                                                                                     \
-    X(keys)
+    X(keys)                                                                                        \
+    X(names)
 #define HOOKS_OF(file) HIDDEN const char aco_i_hooks_of_##file = 0
 #define X(file) extern HIDDEN const char aco_i_hooks_of_##file;
 HOOKS_FILES(X)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The hooks for calls of threads: each test natively, for i386 and under sanitizers, and random
-# programs with locks of all kinds. With keys that are the thread's, an error
+# The hooks for calls of threads and of names: each test natively, for i386 and under
+# sanitizers, and random programs with locks of all kinds. With keys that are the thread's, an error
 # of one task must show in another: so the test of OpenSSL sees what it is for.
 #
 # parts: native sanitized others
@@ -14,7 +14,7 @@ need_cmocka
 
 readonly LIBRARY=(runtime/*.c runtime/hooks/*.c extra/stack_pool/aco_stack_pool.c aco.c acosw.S)
 readonly INCLUDE=(-I. -Iruntime -Iruntime/hooks -Iruntime/tests -Iextra/stack_pool)
-readonly TESTS=(locks threads)
+readonly TESTS=(locks threads names)
 readonly SEED=${SEED:-1}
 read -ra compiler <<<"$CC"
 
@@ -37,8 +37,14 @@ build() {
         must "$*: $source does not compile" "$@" -std=gnu99 -g "${C_WARNINGS[@]}" \
             "${INCLUDE[@]}" -pthread -c "$source" -o "$TMP/objects/${source//\//.}.o"
     done
+    # Between the program and libc, so without the hooks and sanitizers.
+    read -ra slow <<<"$* "
+    must "$*: slow_names.c does not build" "${slow[@]/-fsanitize*/-O1}" -std=gnu99 \
+        "${C_WARNINGS[@]}" -shared -fPIC runtime/hooks/tests/slow_names.c \
+        -o "$TMP/libslow_names.so" -ldl
     for name in "${TESTS[@]}"; do
         LIBRARIES=(-lcmocka)
+        [[ $name != names ]] || LIBRARIES+=(-L"$TMP" -lslow_names "-Wl,-rpath,$TMP")
         link "test_$name" "test_$name.c" -- "$@"
     done
     LIBRARIES=()

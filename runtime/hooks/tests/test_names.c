@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Name look-ups in tasks: with libc's results, which are the task's own, as is h_errno. */
+#include "threads.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+
+#define BAD_NAME "a..b" /* which no server is asked for */
+
+/* Of slow_names.c. */
+extern int slow_names_may_go, slow_names_ct;
+
+/* ==== The same as libc ======================================================================= */
+
+typedef struct {
+    int error, h_error, type;
+    char text[1024];
+} found_t;
+
+static void describe(found_t *found, const struct hostent *host)
+{
+    char address[INET6_ADDRSTRLEN];
+    found->text[0] = '\0';
+    if (host == NULL) {
+        return;
+    }
+    strcat(found->text, host->h_name);
+    for (char **alias = host->h_aliases; *alias != NULL; alias++) {
+        strcat(strcat(found->text, " aka "), *alias);
+    }
+    for (char **item = host->h_addr_list; *item != NULL; item++) {
+        strcat(strcat(found->text, " at "),
+               inet_ntop(host->h_addrtype, *item, address, sizeof(address)));
+    }
+    found->type = host->h_addrtype;
+}
+
+/* Keeps the description of a result; look-ups have numbers from 0. */
+static int look_up(int number, found_t *found)
+{
+    static const unsigned char loopback[4] = {127, 0, 0, 1};
+    static const char *const names[] = {"localhost", "127.0.0.1", BAD_NAME, "127.1"};
+    struct hostent host, *result = NULL;
+    char buf[1000] __attribute__((aligned(16)));
+    size_t sz = number % 2 == 0 ? 1000 : 6;
+    memset(found, 0, sizeof(*found));
+    int kind = number / 8, name = number / 2 % 4;
+    switch (kind) {
+    case 0:
+        found->error = gethostbyname_r(names[name], &host, buf, sz, &result, &found->h_error);
+        break;
+    case 1:
+        found->error = gethostbyname2_r(names[name], AF_INET, &host, buf, sz, &result,
+                                        &found->h_error);
+        break;
+    case 2:
+        found->error = gethostbyaddr_r(loopback, 4, AF_INET, &host, buf, sz, &result,
+                                       &found->h_error);
+        break;
+    case 3:
+        result = gethostbyname(names[name]);
+        found->h_error = result == NULL ? h_errno : 0;
+        break;
+    case 4:
+        result = gethostbyname2(names[name], AF_INET);
+        found->h_error = result == NULL ? h_errno : 0;
+        break;
+    case 5:
+        result = gethostbyaddr(loopback, 4, name % 2 == 0 ? AF_INET : AF_INET6);
+        found->h_error = result == NULL ? h_errno : 0;
+        break;
+    default:
+        return 0;
+    }
+    describe(found, result);
+    return 1;
+}
+
+#define CT_LOOK_UPS 48
+static found_t by_libc[CT_LOOK_UPS];
+
+static void *compares(void *arg)
+{
+    found_t found;
+    for (int i = 0; i < CT_LOOK_UPS; i++) {
+        CHECK(look_up(i, &found));
+        CHECK(memcmp(&found, &by_libc[i], offsetof(found_t, text)) == 0);
+        CHECK(strcmp(found.text, by_libc[i].text) == 0);
+    }
+    return arg;
+}
+
+static void *compares_in_tasks(void *arg)
+{
+    aco_task_options_t options = {.shares_stack = 1};
+    aco_task_t *tasks[4];
+    for (size_t i = 0; i < ARRAY_SZ(tasks); i++) {
+        options.shares_stack = i % 2 == 0;
+        CHECK(aco_go_with(&options, compares, NULL, &tasks[i]) == 0);
+    }
+    for (size_t i = 0; i < ARRAY_SZ(tasks); i++) {
+        CHECK(aco_join(tasks[i], NULL) == 0);
+    }
+    return arg;
+}
+
+static void look_ups_find_what_libc_finds(void **state)
+{
+    (void)state;
+    for (int i = 0; i < CT_LOOK_UPS; i++) {
+        assert_true(look_up(i, &by_libc[i]));
+    }
+    assert_non_null(strstr(by_libc[0].text, "127.0.0.1"));
+    run_tasks(compares_in_tasks, NULL);
+}
+
+/* ==== The task's own ========================================================================= */
+
+static void *looks_up_another(void *arg)
+{
+    struct hostent *host = gethostbyname("127.0.0.9");
+    CHECK(host != NULL && strcmp(host->h_name, "127.0.0.9") == 0);
+    aco_within(2 * MS)
+    {
+        errno = 0;
+        CHECK(gethostbyname("slow.test") == NULL);
+        CHECK(errno == ETIMEDOUT && h_errno == NETDB_INTERNAL);
+    }
+    return arg;
+}
+
+static void *keeps_its_results(void *arg)
+{
+    const struct hostent *host = gethostbyname("127.0.0.7");
+    char text[INET_ADDRSTRLEN];
+    CHECK(host != NULL);
+    CHECK(aco_join(aco_spawn(looks_up_another, NULL), NULL) == 0);
+    CHECK(strcmp(host->h_name, "127.0.0.7") == 0);
+    inet_ntop(AF_INET, host->h_addr_list[0], text, sizeof(text));
+    CHECK(strcmp(text, "127.0.0.7") == 0);
+    CHECK(gethostbyname(BAD_NAME) == NULL);
+    int h_error = h_errno;
+    CHECK(h_error != NETDB_INTERNAL && h_error != 0);
+    CHECK(aco_join(aco_spawn(looks_up_another, NULL), NULL) == 0);
+    CHECK(h_errno == h_error);
+    h_errno = NO_DATA;
+    CHECK(aco_join(aco_spawn(looks_up_another, NULL), NULL) == 0);
+    CHECK(h_errno == NO_DATA);
+    return arg;
+}
+
+static void results_and_h_errno_are_the_tasks(void **state)
+{
+    (void)state;
+    h_errno = TRY_AGAIN;
+    run_tasks(keeps_its_results, NULL);
+}
+
+static void *looks_up_slowly(void *arg)
+{
+    struct addrinfo *list;
+    stage = 1;
+    CHECK(getaddrinfo("slow.test", "80", NULL, &list) == EAI_SYSTEM && errno == ECANCELED);
+    CHECK(gethostbyname("slow.test") == NULL && errno == ECANCELED);
+    CHECK(getaddrinfo("127.0.0.1", "80", NULL, &list) == 0); /* which waits for nothing */
+    freeaddrinfo(list);
+    CHECK(gethostbyname("127.0.0.1") != NULL);
+    return arg;
+}
+
+static void *is_patient(void *arg)
+{
+    CHECK(gethostbyname("slow.test") == NULL && h_errno == HOST_NOT_FOUND);
+    return arg;
+}
+
+static void *cancels(void *arg)
+{
+    stage = 0;
+    aco_task_t *late = aco_spawn(looks_up_slowly, NULL), *task = aco_spawn(is_patient, NULL);
+    wait_for_stage(1);
+    while (__atomic_load_n(&slow_names_ct, __ATOMIC_SEQ_CST) < 2) {
+        aco_sleep(MS / 10);
+    }
+    aco_task_cancel(late);
+    CHECK(aco_join(late, NULL) == 0);
+    __atomic_store_n(&slow_names_may_go, 1, __ATOMIC_SEQ_CST);
+    CHECK(aco_join(task, NULL) == 0);
+    return arg;
+}
+
+static void only_the_task_waits_and_can_be_cancelled(void **state)
+{
+    (void)state;
+    run_tasks(cancels, NULL);
+}
+
+static void *looks_up_an_address(void *arg)
+{
+    char host[100];
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const struct sockaddr *a = (const struct sockaddr *)&address;
+    CHECK(getnameinfo(a, sizeof(address), host, sizeof(host), NULL, 0, 0) == 0);
+    CHECK(strcmp(host, (const char *)arg) == 0);
+    return arg;
+}
+
+static void addresses_have_names(void **state)
+{
+    (void)state;
+    char *name = strtok(by_libc[16].text, " ");
+    assert_non_null(name);
+    run_tasks(looks_up_an_address, name);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(look_ups_find_what_libc_finds),
+        cmocka_unit_test(results_and_h_errno_are_the_tasks),
+        cmocka_unit_test(addresses_have_names),
+        cmocka_unit_test(only_the_task_waits_and_can_be_cancelled),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
