@@ -130,7 +130,9 @@ static inline long refuse(int error)
     X(semaphores)                                                                                  \
     X(threads)                                                                                     \
     X(keys)                                                                                        \
-    X(names)
+    X(names)                                                                                       \
+    X(processes)                                                                                   \
+    X(file_locks)
 #define HOOKS_OF(file) HIDDEN const char aco_i_hooks_of_##file = 0
 #define X(file) extern HIDDEN const char aco_i_hooks_of_##file;
 HOOKS_FILES(X)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The hooks for calls of threads and of names: each test natively, for i386 and under
+# The hooks for calls of threads, of processes and of names: each test natively, for i386 and under
 # sanitizers, and random programs with locks of all kinds. With keys that are the thread's, an error
 # of one task must show in another: so the test of OpenSSL sees what it is for.
 #
@@ -14,7 +14,7 @@ need_cmocka
 
 readonly LIBRARY=(runtime/*.c runtime/hooks/*.c extra/stack_pool/aco_stack_pool.c aco.c acosw.S)
 readonly INCLUDE=(-I. -Iruntime -Iruntime/hooks -Iruntime/tests -Iextra/stack_pool)
-readonly TESTS=(locks threads names)
+readonly TESTS=(locks threads processes names)
 readonly SEED=${SEED:-1}
 read -ra compiler <<<"$CC"
 
