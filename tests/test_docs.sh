@@ -32,6 +32,7 @@ declare -A RUN_BY=(
     ["bench/run.sh"]=bench/test_bench.sh
     ["bench/run.sh -i"]=bench/test_bench.sh
     ["bench/run.sh --check --only FILE"]=bench/test_bench.sh
+    ["bench/run.sh --group runtime"]=bench/test_servers.sh
     ["img/draw.py"]=tests/test_pictures.sh
     ["tools/proof/prove.py"]=tools/proof/test_proof.sh
     ["test_proof.sh --all-mutants"]=tools/proof/test_proof.sh
