@@ -99,7 +99,8 @@ class Scale:
                 step /= 2
             return [i * step for i in range(int(self.high / step) + 1)]
         powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-        for factors in ((1,), (1, 3), (1, 2, 5)):
+        digits, tenths = tuple(range(1, 10)), tuple(i / 10 for i in range(10, 100))
+        for factors in ((1,), (1, 3), (1, 2, 5), digits, tenths):
             found = [factor * 10.0 ** power for power in powers for factor in factors]
             found = [tick for tick in found if self.low <= tick <= self.high]
             if len(found) >= 3:
