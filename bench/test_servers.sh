@@ -51,7 +51,7 @@ server() {
     [[ $(diff bench/runtime/epoll.c "$TMP/project/bench/runtime/$1.c" | grep -c '^>') == 2 ]] ||
         fail "$1 is not made"
 }
-server liar 'handler->written = 0;$' 'handler->written = 0; handler->buffer[63] ^= 1;'
+server liar '^        handler->written = 0;$' 'handler->written = 0, handler->buffer[63] ^= 1;'
 server closer 'if (sz == 0' 'if (sz > 0'
 server mute '    tell_port(port);' '    exit(1);'
 server distant 'kind: callbacks' 'kind: callbacks\n * needs: no-such-package'
