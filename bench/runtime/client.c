@@ -229,8 +229,8 @@ static server_t start_server(const char *program, int ct_threads, const int *cpu
     FILE *said = fdopen(ends[0], "r");
     if (said == NULL || fscanf(said, "port %d", &server.port) != 1) {
         int status;
-        check(waitpid(server.pid, &status, 0) != server.pid || !WIFEXITED(status) ||
-                  WEXITSTATUS(status) != ABSENT,
+        check(waitpid(server.pid, &status, 0) == server.pid && WIFEXITED(status) &&
+                  WEXITSTATUS(status) == ABSENT,
               "the server tells no port");
         exit(ABSENT);
     }
