@@ -17,7 +17,7 @@ CONNECTIONS = (100, 1000, 10_000)
 SCALED_CONNECTIONS = (10, *CONNECTIONS, 19_900)  # and some more descriptors, of 20,000
 COUNTS = tuple(10 ** k for k in range(1, 7))
 LEAST_FOR_KERNEL = 10_000  # connections: below, others of the machine use more memory
-REQUESTS = 80_000
+REQUESTS = 25_000
 
 # Patterns of peers.
 SERVERS = r"^(?!client$)"
@@ -31,7 +31,7 @@ COUNTED = r"^(aco pool|aco share stack|Go)$"
 
 def echo(name: str, layout: str, connections: int, peers: str) -> Workload:
     return Workload(name, layout + " {count} {n}", 1000, connections, fixed_n=REQUESTS,
-                    quick_n=20_000, peers=peers, is_quick=connections in (100, 1000),
+                    quick_n=10_000, peers=peers, is_quick=connections in (100, 1000),
                     runner="client")
 
 
