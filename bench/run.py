@@ -14,28 +14,23 @@ has to be copied."""
 from __future__ import annotations
 
 import argparse
-import concurrent.futures
-import contextlib
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
 import report
-from model import BUILD, Key, Record, Results, from_records, sources, write_csv
+from build import OUTPUT, build_all, install, missing_packages, program_of
+from machine import describe_machine, gcc_target, name_machine, processor
+from model import Key, Record, Results, from_records, sources, write_csv
 from plan import ROOT, Peer, Workload, find_peers
 from report import CORE, GROUPS, Group
 
-OUTPUT = ROOT / "output" / "bench"
-PROGRAMS = OUTPUT / "programs"
 TOOLS = ("valgrind", "time", "util-linux")  # Debian packages
-LINKER = ROOT / "bench" / "padding"  # the folder that compilers find it in
 ABSENT = 77  # exit status: the peer has no such workload
 NO_SUCH = "no such workload"
 CALLGRIND_BASE_N = 1000
@@ -63,109 +58,6 @@ CHECK = Mode("check", (0,), 0, 0, 0, 600, 20)
 
 # So long is measured however long building took.
 LEAST_S = 60
-
-
-# ==== What is needed ==============================================================================
-
-
-def installed_version(package: str) -> str:
-    """Of a Debian package; "" if it is not installed. Elsewhere all counts as installed."""
-    if shutil.which("dpkg-query") is None:
-        return "?"
-    query = subprocess.run(["dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}", package],
-                           capture_output=True, text=True, check=False)
-    status, _, version = query.stdout.partition(" ")
-    return version if status == "installed" else ""
-
-
-def missing_packages(needs: set[str]) -> list[str]:
-    """A need is a Debian package, or PACKAGE/COMMAND where that command alone will do."""
-    parts = [need.partition("/") for need in needs]
-    return sorted({package for package, _, command in parts
-                   if not installed_version(package) and not shutil.which(command)})
-
-
-def install(packages: list[str]) -> None:
-    root = [] if os.geteuid() == 0 else ["sudo"]
-    # The lists of packages may come in part; what is there may do.
-    subprocess.run([*root, "apt-get", "update", "-qq"], check=False)
-    for package in packages:
-        subprocess.run([*root, "apt-get", "install", "-y", "-qq", "--no-install-recommends",
-                        "--no-remove", "-o", "DPkg::Lock::Timeout=300", package], check=False)
-
-
-# ==== Building ====================================================================================
-
-
-def newest_change(peer: Peer) -> float:
-    """When something that the peer's programs are made of was last changed."""
-    files = [peer.source]
-    if peer.source.is_dir():
-        files = [path for path in peer.source.rglob("*") if path.is_file()]
-    elif peer.source.suffix in (".c", ".cc"):
-        files += peer.source.parent.glob("*.[ch]")
-        files += [*ROOT.glob("aco*"), *ROOT.glob("extra/*/*.[ch]")]
-        files += ROOT.glob("runtime/*.[ch]") if peer.group else []
-    return max(path.stat().st_mtime for path in files)
-
-
-def program_of(peer: Peer, padding: int) -> Path:
-    return PROGRAMS / (f"{peer.slug}-{padding}" if padding else peer.slug)
-
-
-def build(peer: Peer, paddings: tuple[int, ...]) -> str:
-    """Makes the peer's programs if they are not there already; returns "" or why there are none.
-    The linker makes those with padding on the way. What it does not link, the peer's own build
-    makes one by one, and may heed $PADDING."""
-    programs = [program_of(peer, padding) for padding in paddings]
-    command = PROGRAMS / (peer.slug + ".command")
-    is_made = command.exists() and command.read_text() == peer.build
-    if is_made and all(program.exists() and program.stat().st_mtime > newest_change(peer)
-                       for program in programs):
-        return ""
-    missing = missing_packages(set(peer.needs))
-    if missing:
-        return f"needs {' '.join(missing)}: bench/run.sh -i installs it"
-    command.unlink(missing_ok=True)
-    for program in programs:
-        program.unlink(missing_ok=True)
-    to_link = " ".join(map(str, paddings[1:]))
-    for program, padding in zip(programs, paddings):
-        if program.exists():
-            continue
-        variables = {"OUT": str(program), "SRC": str(peer.source), "PADDING": str(padding),
-                     "PADDINGS": "" if padding else to_link, "COMPILER_PATH": str(LINKER)}
-        environment = {"CC": "gcc", "CXX": "g++", **os.environ, **variables}
-        made = subprocess.run(["bash", "-c", peer.build], cwd=ROOT, env=environment, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
-                              stdin=subprocess.DEVNULL)
-        (PROGRAMS / (peer.slug + ".log")).write_text(made.stdout)
-        if made.returncode != 0 or not program.exists():
-            said = [line for line in made.stdout.splitlines() if "error" in line.lower()]
-            source = f" from {peer.registry}" if peer.registry else ""
-            return f"does not build{source}: {(said or ['no reason given'])[0].strip()}"
-        program.chmod(0o755)
-    command.write_text(peer.build)
-    return ""
-
-
-def build_all(peers: list[Peer], paddings: tuple[int, ...]) -> dict[str, str]:
-    """Why each peer can't be measured, by slug; "" for those that can. Peers of one folder are
-    built one after the other, since they share what they keep."""
-    PROGRAMS.mkdir(parents=True, exist_ok=True)
-    print(f"building {len(peers)} programs ...", file=sys.stderr)
-    locks = {peer.source: threading.Lock() for peer in peers if peer.source.is_dir()}
-
-    def build_one(peer: Peer) -> str:
-        with locks.get(peer.source, contextlib.nullcontext()):
-            return build(peer, paddings)
-
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        reasons = list(pool.map(build_one, peers))
-    for peer, reason in zip(peers, reasons):
-        if reason:
-            print(f"{peer.title}: not measured: {reason}", file=sys.stderr)
-    return {peer.slug: reason for peer, reason in zip(peers, reasons)}
 
 
 # ==== One process =================================================================================
@@ -384,92 +276,6 @@ class Run:
                           {"status": status, "words": "no time was left", "wall_s": 0})
 
 
-# ==== The machine =================================================================================
-
-
-def first_line(*command: str) -> str:
-    try:
-        said = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-    except FileNotFoundError:
-        return ""
-    return (said.stdout.splitlines() or [""])[0].strip()
-
-
-def processor() -> dict[str, str]:
-    """What lscpu tells, by its names."""
-    said = subprocess.run(["lscpu"], capture_output=True, text=True, check=True).stdout
-    found = [line.partition(":") for line in said.splitlines()]
-    return {"Model name": "unknown", **{key.strip(): value.strip() for key, _, value in found}}
-
-
-def generation(target: str) -> str:
-    """As gcc calls it."""
-    found = re.search(r"^\s*-m(?:arch|cpu)=\s*(?!native|x86-64|armv)([\w-]+)", target, re.MULTILINE)
-    return found[1] if found else ""
-
-
-def name_machine(model: str, target: str) -> str:
-    """A short name of a processor: of its model, and of its generation, since the model that a
-    virtual machine shows says little."""
-    model = re.sub(r"\((R|TM)\)|\b(CPU|Processor|\d+-Core)\b|@.*", " ", model)
-    words = f"{model} {generation(target).replace('znver', 'zen')}"
-    return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")
-
-
-def gcc_target() -> str:
-    """What gcc would compile for here."""
-    native = "-mcpu=native" if os.uname().machine == "aarch64" else "-march=native"
-    return subprocess.run([os.environ.get("CC", "gcc"), native, "-Q", "--help=target"],
-                          capture_output=True, text=True, check=False).stdout
-
-
-COMPILER = re.compile(rb"(?<=\xff Go buildinf:.{19})go[\d.]+|rustc version [ -~]+|"
-                      rb"[ -~]*clang version [ -~]+", re.DOTALL)
-
-
-def versions(peers: list[Peer]) -> list[str]:
-    """Of the packages that peers need, of what else they are made from, and of compilers, as they
-    stand in programs. What some builds keep beside their programs is among those."""
-    packages = sorted({package for peer in peers for package in peer.needs})
-    known = [f"{package} {version}" for package in packages
-             if (version := installed_version(package))]
-    registries = sorted({peer.registry for peer in peers if peer.registry})
-    programs = [program_of(peer, 0) for peer in peers] + [*PROGRAMS.glob("*/*")]
-    compilers = {name.decode() for program in programs if program.is_file()
-                 for name in COMPILER.findall(program.read_bytes())}
-    return [*known, *registries, *sorted(compilers)]
-
-
-def padded(peers: list[Peer], paddings: tuple[int, ...]) -> str:
-    """How many paddings there are, and the peers whose programs are the same in all."""
-    def is_same(peer: Peer) -> bool:
-        programs = [program_of(peer, padding) for padding in paddings]
-        return all(program.exists() for program in programs) and \
-            len({program.read_bytes() for program in programs}) == 1
-
-    same = [peer.title for peer in peers if len(paddings) > 1 and is_same(peer)]
-    return f"{len(paddings)}" + (f", except of {'; '.join(same)}" if same else "")
-
-
-def describe_machine(group: Group, peers: list[Peer], mode: Mode) -> dict[str, str]:
-    gib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
-    cpu = processor()
-    kind = [f"{name.removeprefix('CPU ').lower()} {cpu[name]}"
-            for name in ("CPU family", "Model", "Stepping") if name in cpu]
-    return {
-        "date": time.strftime("%Y-%m-%d"),
-        "machine": f"{cpu['Model name']} ({', '.join([generation(gcc_target()), *kind])}), "
-                   f"{os.cpu_count()} cores, {gib:.0f} GiB, "
-                   f"Linux {os.uname().release}, {first_line('getconf', 'GNU_LIBC_VERSION')}",
-        "compiler": first_line(os.environ.get("CC", "gcc"), "--version") + ", -O2",
-        "packages": "; ".join(versions(peers)),
-        "paddings": padded(peers, mode.paddings),
-        "commit": first_line("git", "describe", "--always", "--dirty"),
-        "sources": sources(group.sources),
-        **{f"{BUILD} {peer.title}": peer.build for peer in peers},
-    }
-
-
 # ==== Command line ================================================================================
 
 
@@ -560,7 +366,7 @@ def measure(options: argparse.Namespace, mode: Mode, peers: list[Peer], store: P
     if not options.resume:
         again = {(pair.peer.slug, pair.workload.name) for pair in pairs}
         records = {key: record for key, record in records.items() if key[:2] not in again}
-    save(store, describe_machine(group, peers, mode), records)
+    save(store, describe_machine(peers, mode.paddings, sources(group.sources)), records)
     run = Run(mode, records, store, max(mode.limit_s - (built - start), LEAST_S))
     try:
         run.probe_all(pairs)

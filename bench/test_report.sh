@@ -169,7 +169,7 @@ must_not "a machine may have any name" "lower-case letters, digits and hyphens: 
 rm "$PROJECT"/bench/results/*.csv
 must_not "nothing is drawn of no results" "nothing has been measured yet" draw
 must "machines are not named by their processors" inside -c '
-from run import name_machine
+from machine import name_machine
 for name, model, target in (
         ("amd-epyc-zen3", "AMD EPYC", "  -march=  \tznver3\n  -mtune=  znver3"),
         ("intel-xeon-sapphirerapids", "Intel(R) Xeon(R) Processor @ 2.70GHz",
