@@ -269,7 +269,7 @@ static int look_at_ends(splice_t *s)
     return s->kinds[0] == S_IFIFO || s->kinds[1] == S_IFIFO;
 }
 
-/* Until both ends are ready; -1 with errno, EAGAIN where the kernel would not wait. */
+/* Until all ends that the kernel would wait for are ready; -1 with errno, EAGAIN after a timeout. */
 static int wait_for_ends(const splice_t *s)
 {
     for (;;) {
@@ -280,11 +280,7 @@ static int wait_for_ends(const splice_t *s)
             return -1;
         }
         for (int i = 0; i < 2; i++) {
-            int is_missing = fds[i].revents == 0;
-            if (is_missing && !s->is_patient[i]) {
-                errno = EAGAIN;
-                return -1;
-            }
+            int is_missing = fds[i].revents == 0 && s->is_patient[i];
             fds[i].fd = is_missing ? fds[i].fd : -1;
             ct_missing += is_missing;
         }

@@ -58,6 +58,8 @@ static void leave_out(many_t *many)
     }
 }
 
+static int take_signals(const sigset_t *mask);
+
 static int wait_for_many(many_t *many, int64_t until)
 {
     int signals = open_signals(many->mask);
@@ -70,6 +72,9 @@ static int wait_for_many(many_t *many, int64_t until)
             break;
         }
         leave_out(many);
+        if (many->fds[many->ct].revents != 0 && (result = take_signals(many->mask)) != 0) {
+            break;
+        }
     }
     int error = errno;
     if (signals >= 0) {
@@ -140,6 +145,14 @@ HOOK(int, __ppoll_chk,
     return is_in_task() && (t == NULL || is_valid_time(t)) && sz / sizeof(*fds) >= ct
                ? ppoll_in_task(fds, ct, t, mask)
                : real___ppoll_chk(fds, ct, t, mask, sz);
+}
+
+/* -1 with EINTR if a signal came that the mask lets through; not all calls notice it that don't
+ * wait. */
+static int take_signals(const sigset_t *mask)
+{
+    static const struct timespec at_once;
+    return real_ppoll(NULL, 0, &at_once, mask);
 }
 
 static int ask_ppoll(many_t *many)

@@ -411,7 +411,8 @@ static void settle(end_t *from, int64_t before, int64_t sz, const partner_t *p)
     while (is_slow && sz > 0 && to->fd >= 0 && aco_now() - since < 100000000 &&
            queued_for(to) < before + (counts_bytes(to) ? sz : 1)) {
         if (p != NULL && p->caller == NULL &&
-            (__atomic_load_n(&p->is_done, __ATOMIC_SEQ_CST) || !is_asleep(p->tid))) {
+            (__atomic_load_n(&p->is_done, __ATOMIC_SEQ_CST) ||
+             (from->stream->kind != KIND_PTY && !is_asleep(p->tid)))) {
             break;
         }
         syscall(SYS_sched_yield);

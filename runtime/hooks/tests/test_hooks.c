@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What hooks do beside single calls: numbers that change hands, deadlines, children, sleeping. */
+#define _GNU_SOURCE
+#include "tasks.h"
+
+#include "aco_hooks.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ==== Numbers ================================================================================ */
+
+static int fds[2];
+
+static void *reads_until_closed(void *arg)
+{
+    char byte;
+    CHECK_FAILS(read(fds[0], &byte, 1), EBADF);
+    return arg;
+}
+
+/* A task that waits for fds[0] already. */
+static aco_task_t *start_waiting(void)
+{
+    CHECK(pipe(fds) == 0);
+    aco_task_t *task = aco_spawn(reads_until_closed, NULL);
+    aco_yield();
+    return task;
+}
+
+static void *closes(void *arg)
+{
+    aco_task_t *task = start_waiting();
+    CHECK(close(fds[0]) == 0);
+    CHECK(aco_join(task, NULL) == 0);
+    CHECK_FAILS(close(fds[0]), EBADF);
+    CHECK(close(fds[1]) == 0);
+    return arg;
+}
+
+static void *copies_over(void *arg)
+{
+    for (int i = 0; i < 2; i++) {
+        aco_task_t *task = start_waiting();
+        int other = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+        CHECK_FAILS(dup2(-1, fds[0]), EBADF); /* closes nothing */
+        CHECK((i == 0 ? dup2(other, fds[0]) : dup3(other, fds[0], O_CLOEXEC)) == fds[0]);
+        CHECK(aco_join(task, NULL) == 0);
+        char byte = 1;
+        CHECK(read(fds[0], &byte, 1) == 1 && byte == 0);
+        CHECK(close(other) == 0 && close(fds[0]) == 0 && close(fds[1]) == 0);
+    }
+    return arg;
+}
+
+static void *closes_stream(void *arg)
+{
+    aco_task_t *task = start_waiting();
+    FILE *stream = fdopen(fds[0], "r");
+    CHECK(fclose(stream) == 0);
+    CHECK(aco_join(task, NULL) == 0);
+    CHECK(close(fds[1]) == 0);
+    return arg;
+}
+
+static void *closes_by_thread(void *arg)
+{
+    CHECK(close(fds[0]) == 0);
+    return arg;
+}
+
+static void *is_closed_by_thread(void *arg)
+{
+    aco_task_t *task = start_waiting();
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, closes_by_thread, NULL) == 0);
+    CHECK(aco_join(task, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0 && close(fds[1]) == 0);
+    return arg;
+}
+
+static void *sends(void *fd)
+{
+    CHECK(write((int)(intptr_t)fd, "x", 1) == 1);
+    return NULL;
+}
+
+/* A number that was waited for is closed by a system call, and becomes that of another file. */
+static void *is_closed_unseen(void *arg)
+{
+    int first[2], second[2];
+    char byte;
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, first) == 0);
+    int copy = arg != NULL ? dup(first[0]) : -1; /* keeps it watched */
+    CHECK(aco_go(sends, (void *)(intptr_t)first[1]) == 0);
+    CHECK(read(first[0], &byte, 1) == 1);
+    CHECK(syscall(SYS_close, first[0]) == 0);
+    CHECK(pipe(second) == 0 && second[0] == first[0]);
+    CHECK(aco_go(sends, (void *)(intptr_t)second[1]) == 0);
+    aco_within(10000 * MS)
+    {
+        CHECK(read(second[0], &byte, 1) == 1);
+    }
+    CHECK(close(first[1]) == 0 && close(second[0]) == 0 && close(second[1]) == 0);
+    CHECK(copy < 0 || close(copy) == 0);
+    return arg;
+}
+
+static void *passes_descriptor(void *arg)
+{
+    int pair[2], passed = -1;
+    char byte = 'a', control[CMSG_SPACE(sizeof(int))];
+    struct iovec iov = {&byte, 1};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control};
+    msg.msg_controllen = sizeof(control);
+    struct cmsghdr *header = CMSG_FIRSTHDR(&msg);
+    *header = (struct cmsghdr){CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS};
+    CHECK(pipe(fds) == 0 && socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+    memcpy(CMSG_DATA(header), &fds[0], sizeof(int));
+    CHECK(sendmsg(pair[0], &msg, 0) == 1);
+    CHECK(recvmsg(pair[1], &msg, MSG_WAITALL) == 1);
+    memcpy(&passed, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(int));
+    CHECK(aco_go(sends, (void *)(intptr_t)fds[1]) == 0);
+    CHECK(read(passed, &byte, 1) == 1);
+    int all[] = {fds[0], fds[1], pair[0], pair[1], passed};
+    for (size_t i = 0; i < ARRAY_SZ(all); i++) {
+        CHECK(close(all[i]) == 0);
+    }
+    return arg;
+}
+
+static void test_close(void **state)
+{
+    (void)state;
+    run_tasks(closes, NULL);
+    run_tasks(closes_stream, NULL);
+    run_tasks(is_closed_by_thread, NULL);
+}
+
+static void test_dup_onto_waited(void **state)
+{
+    (void)state;
+    run_tasks(copies_over, NULL);
+}
+
+static void test_closed_unseen(void **state)
+{
+    (void)state;
+    run_tasks(is_closed_unseen, NULL);
+    run_tasks(is_closed_unseen, fds);
+}
+
+static void test_passed(void **state)
+{
+    (void)state;
+    run_tasks(passes_descriptor, NULL);
+}
+
+/* ==== Deadlines and cancelling =============================================================== */
+
+static void *runs_out_of_time(void *arg)
+{
+    char byte;
+    struct pollfd polled;
+    struct epoll_event event = {.events = EPOLLIN};
+    struct timespec t = {100, 0}, left = {0, 0};
+    sigset_t set;
+    fd_set in;
+    int epoll = epoll_create1(EPOLL_CLOEXEC);
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0);
+    CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, fds[0], &event) == 0);
+    polled = (struct pollfd){fds[0], POLLIN, 0};
+    FD_ZERO(&in);
+    FD_SET(fds[0], &in);
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR2);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    aco_within(1)
+    {
+        CHECK_FAILS(read(fds[0], &byte, 1), ETIMEDOUT);
+        CHECK_FAILS(recv(fds[0], &byte, 1, 0), ETIMEDOUT);
+        CHECK_FAILS(poll(&polled, 1, -1), ETIMEDOUT);
+        CHECK_FAILS(select(fds[0] + 1, &in, NULL, NULL, NULL), ETIMEDOUT);
+        CHECK(FD_ISSET(fds[0], &in));
+        CHECK_FAILS(epoll_wait(epoll, &event, 1, -1), ETIMEDOUT);
+        CHECK_FAILS(nanosleep(&t, &left), ETIMEDOUT);
+        CHECK(left.tv_sec == 99);
+        CHECK(clock_nanosleep(CLOCK_MONOTONIC, 0, &t, NULL) == ETIMEDOUT);
+        t.tv_sec = time(NULL) + 100;
+        CHECK(clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, &t, NULL) == ETIMEDOUT);
+        CHECK(sleep(100) == 100);
+        CHECK_FAILS(usleep(1000000), ETIMEDOUT);
+        CHECK_FAILS(pause(), ETIMEDOUT);
+        CHECK_FAILS(sigwaitinfo(&set, NULL), ETIMEDOUT);
+    }
+    CHECK(close(fds[0]) == 0 && close(fds[1]) == 0 && close(epoll) == 0);
+    return arg;
+}
+
+static void *is_cancelled(void *arg)
+{
+    char byte;
+    aco_task_cancel(aco_self());
+    CHECK(pipe(fds) == 0);
+    CHECK_FAILS(read(fds[0], &byte, 1), ECANCELED);
+    CHECK(close(fds[0]) == 0 && close(fds[1]) == 0);
+    return arg;
+}
+
+static void test_deadline(void **state)
+{
+    (void)state;
+    run_tasks(runs_out_of_time, NULL);
+    run_tasks(is_cancelled, NULL);
+}
+
+/* ==== Time and signals ======================================================================= */
+
+static void *sleeps(void *arg)
+{
+    struct timespec t = {0, 20 * MS};
+    CHECK(nanosleep(&t, NULL) == 0);
+    CHECK(usleep(20000) == 0);
+    clock_gettime(CLOCK_REALTIME, &t);
+    CHECK(clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, &t, NULL) == 0);
+    t.tv_nsec = 1000000000;
+    CHECK_FAILS(nanosleep(&t, NULL), EINVAL);
+    CHECK(clock_nanosleep(CLOCK_MONOTONIC, 0, &t, NULL) == EINVAL);
+    return arg;
+}
+
+/* One after the other, they would take 40 s. */
+static void *sleep_together(void *arg)
+{
+    int64_t since = aco_now();
+    aco_group_t *group = aco_group_new();
+    for (int i = 0; i < 1000; i++) {
+        CHECK(aco_group_go(group, sleeps, NULL) == 0);
+    }
+    CHECK(aco_group_join(group) == 0);
+    CHECK(aco_now() - since >= 40 * MS && aco_now() - since < 20000 * MS);
+    return arg;
+}
+
+static void *signals(void *arg)
+{
+    sigset_t set;
+    siginfo_t info;
+    struct timespec t = {0, 1000};
+    int number = 0;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    CHECK_FAILS(sigtimedwait(&set, &info, &t), EAGAIN);
+    CHECK(kill(getpid(), SIGUSR1) == 0);
+    CHECK(sigtimedwait(&set, &info, &t) == SIGUSR1 && info.si_pid == getpid());
+    CHECK(kill(getpid(), SIGUSR1) == 0);
+    CHECK(sigwait(&set, &number) == 0 && number == SIGUSR1);
+    return arg;
+}
+
+static int ct_handled;
+
+static void handle(int number)
+{
+    (void)number;
+    ct_handled++;
+}
+
+static void *raises(void *arg)
+{
+    CHECK(kill(getpid(), SIGUSR1) == 0);
+    return arg;
+}
+
+/* A signal that the thread blocks and the mask lets through. */
+static void *lets_signal_through(void *arg)
+{
+    struct sigaction action = {.sa_handler = handle};
+    sigset_t none;
+    struct epoll_event event;
+    int epoll = epoll_create1(EPOLL_CLOEXEC);
+    sigemptyset(&none);
+    CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
+    for (int i = 0; i < 3; i++) {
+        CHECK(aco_go(raises, NULL) == 0);
+        CHECK_FAILS(i == 0   ? ppoll(NULL, 0, NULL, &none)
+                    : i == 1 ? pselect(0, NULL, NULL, NULL, NULL, &none)
+                             : epoll_pwait(epoll, &event, 1, -1, &none),
+                    EINTR);
+        CHECK(ct_handled == i + 1);
+    }
+    CHECK(close(epoll) == 0);
+    return arg;
+}
+
+static void test_sleep(void **state)
+{
+    (void)state;
+    run_tasks(sleep_together, NULL);
+}
+
+static void test_signals(void **state)
+{
+    (void)state;
+    run_tasks(signals, NULL);
+    run_tasks(lets_signal_through, NULL);
+}
+
+/* ==== Children =============================================================================== */
+
+/* In a child each call is libc's: it blocks, and no task of the parent notices. */
+static void *forks(void *arg)
+{
+    int status, pipe_fds[2];
+    aco_task_t *task = start_waiting();
+    CHECK(pipe(pipe_fds) == 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        char byte;
+        _exit(aco_self() == NULL && read(pipe_fds[0], &byte, 1) == 1 && close(fds[0]) == 0 ? 7 : 8);
+    }
+    CHECK(write(pipe_fds[1], "x", 1) == 1);
+    CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    pid = vfork();
+    if (pid == 0) {
+        close(fds[0]);
+        dup2(1, fds[0]);
+        _exit(9);
+    }
+    CHECK(waitpid(pid, &status, 0) == pid && WEXITSTATUS(status) == 9);
+    aco_yield();
+    CHECK(close(fds[0]) == 0); /* only now does its wait end */
+    CHECK(aco_join(task, NULL) == 0);
+    CHECK(close(fds[1]) == 0 && close(pipe_fds[0]) == 0 && close(pipe_fds[1]) == 0);
+    return arg;
+}
+
+static void test_children(void **state)
+{
+    (void)state;
+    run_tasks(forks, NULL);
+}
+
+/* ==== Connections and FIFOs ================================================================== */
+
+static char fifo[] = "/tmp/test_hooks.XXXXXX";
+
+static void *opens_other_end(void *arg)
+{
+    int fd = open(fifo, O_WRONLY | O_CLOEXEC);
+    CHECK(fd >= 0 && write(fd, "hello", 5) == 5 && close(fd) == 0);
+    return arg;
+}
+
+static void *opens_fifo(void *arg)
+{
+    char text[5];
+    CHECK(aco_go(opens_other_end, NULL) == 0);
+    int fd = open(fifo, O_RDONLY | O_CLOEXEC);
+    CHECK(fd >= 0 && fcntl(fd, F_GETFL) == (O_RDONLY | (fcntl(fd, F_GETFL) & ~O_NONBLOCK)));
+    CHECK(read(fd, text, 5) == 5 && read(fd, text, 5) == 0);
+    CHECK(close(fd) == 0);
+    aco_within(1)
+    {
+        CHECK_FAILS(open(fifo, O_RDONLY | O_CLOEXEC), ETIMEDOUT);
+    }
+    CHECK(close(open(fifo, O_RDWR)) == 0); /* lets the helper go on */
+    return arg;
+}
+
+static void test_fifo(void **state)
+{
+    (void)state;
+    assert_int_equal(close(mkstemp(fifo)), 0);
+    assert_int_equal(unlink(fifo), 0);
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    run_tasks(opens_fifo, NULL);
+    assert_int_equal(unlink(fifo), 0);
+}
+
+static void test_active(void **state)
+{
+    (void)state;
+    assert_true(aco_hooks_active());
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_active),   cmocka_unit_test(test_close),
+        cmocka_unit_test(test_deadline), cmocka_unit_test(test_dup_onto_waited),
+        cmocka_unit_test(test_passed),   cmocka_unit_test(test_closed_unseen),
+        cmocka_unit_test(test_sleep),    cmocka_unit_test(test_signals),
+        cmocka_unit_test(test_children), cmocka_unit_test(test_fifo),
+    };
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
