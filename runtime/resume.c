@@ -23,6 +23,7 @@ aco_task_t *aco_i_new_suspended(void *(*fn)(void *), void *arg, size_t stack_sz,
     if (task == NULL) {
         return NULL;
     }
+    task->loop = loop;
     task->shares_stack = stack != NULL;
     task->stack_sz = stack != NULL || stack_sz <= loop->runtime->stack_sz ? 0 : stack_sz;
     if (aco_i_start(loop, task, stack) != 0) {
