@@ -13,6 +13,8 @@
 #ifndef ACO_HOOKS_INTERNAL_H
 #define ACO_HOOKS_INTERNAL_H
 
+#undef _FORTIFY_SOURCE /* its inline functions have the names of hooks */
+
 #include "../internal.h"
 
 #include "aco_hooks.h"
