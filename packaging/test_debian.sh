@@ -22,6 +22,8 @@ check_system() {
     check_consumer "apt, pkg-config" "${flags[@]}"
     read -ra flags < <(pkg-config --cflags --libs aco-runtime)
     check_runtime "apt, pkg-config aco-runtime" "${flags[@]}"
+    read -ra flags < <(pkg-config --cflags --libs aco-compat)
+    check_compat "apt, pkg-config aco-compat" "" "${flags[@]}"
     check_cmake_consumer "apt, find_package" -DWAY=find_package
     library=$(readlink -e "$(ldd "$TMP/build/user_c" | awk '/libaco/ { print $3 }')")
     [[ $(dpkg -S "$library") == libaco2* ]] || fail "the program loads $library, not the package's"
@@ -32,7 +34,7 @@ check_system() {
         [[ $(gdb -nx -batch -ex 'break main' -ex run -ex 'help info aco' "$TMP/build/user_c" 2>&1) == \
             *"List the coroutines"* ]] || fail "gdb does not load its script with the library"
     fi
-    must "apt does not purge the packages" apt-get purge -y libaco{2,-runtime2,-dev}
+    must "apt does not purge the packages" apt-get purge -y libaco{2,-{runtime,hooks,compat}2,-dev}
     [[ ! -e $library && ! -e /usr/include/aco.h ]] || fail "the packages leave something"
     echo "apt: installed, used and purged, in a copy of the system"
 }
@@ -57,7 +59,7 @@ in_copy() {
 # What a compiler and a loader can do with the packages' files, wherever these are.
 check_unpacked() {
     local root=$TMP/unpacked package file libraries
-    for package in "$PACKAGES"/libaco{2,-runtime2,-dev}_*.deb; do
+    for package in "$PACKAGES"/libaco{2,-{runtime,hooks,compat}2,-dev}_*.deb; do
         dpkg-deb -x "$package" "$root"
     done
     for file in README.md docs/howto.md examples/generator.c; do
@@ -69,6 +71,8 @@ check_unpacked() {
     check_consumer "unpacked, pkg-config" "${flags[@]}" -Wl,-rpath,"$libraries"
     read -ra flags < <(pkg-config --cflags --libs aco-runtime)
     check_runtime "unpacked, pkg-config aco-runtime" "${flags[@]}" -Wl,-rpath,"$libraries"
+    read -ra flags < <(pkg-config --cflags --libs aco-compat)
+    check_compat "unpacked, pkg-config aco-compat" "$libraries" "${flags[@]}"
     unset PKG_CONFIG_LIBDIR PKG_CONFIG_SYSROOT_DIR
 }
 
@@ -87,7 +91,7 @@ must "the Debian packages do not get built" "$TMP/project/packaging/build_debian
 # A first upload would close a bug of Debian's, which this one is not about.
 must "lintian finds faults in the Debian packages" lintian --fail-on error,warning \
     --suppress-tags initial-upload-closes-no-bugs "$PACKAGES"/*.changes
-echo "built: $(cd "$PACKAGES" && echo libaco{2,-runtime2,-dev}_*.deb); lintian finds no fault"
+echo "built: $(cd "$PACKAGES" && echo libaco{2,-{runtime,hooks,compat}2,-dev}_*.deb); lintian finds no fault"
 
 check_unpacked
 mkdir "$TMP/system"

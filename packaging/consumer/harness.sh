@@ -54,6 +54,15 @@ check_runtime() {
     echo "$1: a program of tasks builds and runs"
 }
 
+# The same with the program that was written for libco, with the directory of the libraries.
+check_compat() {
+    local what=$1 program=$TMP/libco
+    must "$what: does not build" "${CXX_COMPILER[@]}" "${WARNINGS[@]}" "$CONSUMER/libco.cc" \
+        "${@:3}" -o "$program"
+    must "$what: fails" env LD_LIBRARY_PATH="$2" timeout 60 "$program"
+    echo "$what: a program of libco builds and runs"
+}
+
 # Builds the programs by CMake with the options given, and runs them.
 check_cmake_consumer() {
     local what=$1 build=$TMP/build
