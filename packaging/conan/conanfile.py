@@ -44,7 +44,8 @@ class AcoRecipe(ConanFile):
         root = os.path.join(self.recipe_folder, ROOT)
         for pattern in ("aco*.[hc]", "acosw.S", "CMakeLists.txt", "LICENSE",
                         "extra/*/aco_*.[hc]", "runtime/*.[hc]", "runtime/*.hpp",
-                        "runtime/aco/*.hpp", "packaging/*.pc.in",
+                        "runtime/aco/*.hpp", "runtime/hooks/*.[hc]", "runtime/compat/*.h",
+                        "runtime/compat/*.cc", "packaging/*.pc.in",
                         "packaging/cmake/*", "packaging/installed", "packaging/*.map",
                         "tools/warnings", "tools/gdb/aco.py"):
             copy(self, pattern, root, self.export_sources_folder)
@@ -86,3 +87,14 @@ class AcoRecipe(ConanFile):
             runtime.set_property("pkg_config_name", "aco-runtime")
             runtime.libs = ["aco_runtime"]
             runtime.requires = ["core"]
+            hooks = self.cpp_info.components["hooks"]
+            hooks.set_property("pkg_config_name", "aco-hooks")
+            hooks.libs = ["aco_hooks"]
+            hooks.system_libs = ["dl"]
+            hooks.requires = ["runtime"]
+        if os.path.exists(os.path.join(self.package_folder, "include", "aco", "compat")):
+            compat = self.cpp_info.components["compat"]
+            compat.set_property("pkg_config_name", "aco-compat")
+            compat.includedirs = [os.path.join("include", "aco", "compat")]
+            compat.libs = ["aco_compat"]
+            compat.requires = ["hooks"]
