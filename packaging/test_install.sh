@@ -53,6 +53,10 @@ if [[ $RUNTIME == ON ]]; then
         read -ra tasks < <(PACKAGE=aco-runtime pkg "$prefix/lib" --static --cflags --libs)
         check_runtime "pkg-config --static aco-runtime" -static "${tasks[@]}"
     fi
+    read -ra tasks < <(PACKAGE=aco-compat pkg "$prefix/lib" --cflags --libs)
+    check_compat "pkg-config aco-compat" "$prefix/lib" "${tasks[@]}"
+    read -ra hooks < <(PACKAGE=aco-hooks pkg "$prefix/lib" --cflags --libs)
+    check_hooks "pkg-config aco-hooks" "${hooks[@]}" -Wl,-rpath,"$prefix/lib"
     grep -qx "ACO_RUNTIME_${VERSION%%.*} {" packaging/libaco_runtime.map ||
         fail "libaco_runtime.map is not of version ${VERSION%%.*}"
     diff <(sed -nE 's/^ +(\w+);/\1/p' packaging/libaco_runtime.map | LC_ALL=C sort) \
@@ -107,10 +111,11 @@ fi
 
 # ---- Below DESTDIR, and away again ---------------------------------------------------------------
 
-headers=(extra/*/aco_*.h) cxx_headers=()
+headers=(extra/*/aco_*.h) cxx_headers=() layers=()
 if [[ $RUNTIME == ON ]]; then
-    headers+=(runtime/aco_*.h)
+    headers+=(runtime/{,hooks/}aco_*.h)
     cxx_headers=(runtime/aco.hpp runtime/aco/*.hpp)
+    layers=(runtime hooks compat)
 fi
 expected="./usr/include/aco.h
 ./usr/include/aco_assert_override.h
@@ -121,18 +126,19 @@ $(printf './usr/include/%s\n' "${headers[@]##*/}" "${cxx_headers[@]#runtime/}")
 ./usr/lib64/libaco.so
 ./usr/lib64/libaco.so.${VERSION%%.*}
 ./usr/lib64/libaco.so.$VERSION
-./usr/lib64/libaco_runtime.a
-./usr/lib64/libaco_runtime.so
-./usr/lib64/libaco_runtime.so.${VERSION%%.*}
-./usr/lib64/libaco_runtime.so.$VERSION
-./usr/lib64/pkgconfig/aco-runtime.pc
 ./usr/lib64/pkgconfig/aco.pc
 ./usr/share/aco/aco.py
 ./usr/share/gdb/auto-load/usr/lib64/libaco.so.$VERSION-gdb.py
 ./usr/share/man/man7/aco.7
 ./usr/share/man/man7/aco_assert_override.7
 $(printf './usr/share/man/man7/%s\n' "${headers[@]##*/}" | sed 's,h$,7,')"
-[[ $RUNTIME == ON ]] || expected=$(grep -v runtime <<<"$expected")
+for layer in "${layers[@]}"; do
+    expected+="
+$(printf './usr/lib64/libaco_%s\n' "$layer".{a,so{,".${VERSION%%.*}",".$VERSION"}})
+./usr/lib64/pkgconfig/aco-$layer.pc"
+done
+[[ $RUNTIME == OFF ]] ||
+    expected+=$(printf '\n./usr/include/aco/compat/%s' co_{closure,routine{,_inner,_specific}}.h coctx.h)
 
 stage=$TMP/stage
 elsewhere=(env DESTDIR="$stage" PREFIX=/usr LIBDIR=lib64 "${MAKE[@]}")

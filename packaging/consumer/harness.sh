@@ -63,6 +63,12 @@ check_compat() {
     echo "$what: a program of libco builds and runs"
 }
 
+# The same with the program for the hooks.
+check_hooks() {
+    check_both "$1" hooks.c "${@:2}"
+    echo "$1: a program with hooks builds and runs"
+}
+
 # Builds the programs by CMake with the options given, and runs them.
 check_cmake_consumer() {
     local what=$1 build=$TMP/build

@@ -123,7 +123,9 @@ static int ppoll_in_task(struct pollfd *fds, nfds_t ct, const struct timespec *t
         errno = ENOMEM;
         return -1;
     }
-    memcpy(p.many.fds, fds, ct * sizeof(*fds));
+    if (ct != 0) {
+        memcpy(p.many.fds, fds, ct * sizeof(*fds));
+    }
     result = wait_for_many(&p.many, end_of(t));
     int error = errno;
     aco_i_release(p.many.fds);
