@@ -22,7 +22,7 @@ static void destroy(void *value)
 {
     CHECK(pthread_getspecific(keys[0]) == NULL);
     if (++ct_destroyed == 1) {
-        CHECK(pthread_setspecific(keys[ARRAY_SZ(keys) - 1], value) == 0);
+        CHECK(pthread_setspecific(keys[0], value) == 0);
     }
 }
 
@@ -56,7 +56,7 @@ static void *has_no_old_value(void *arg)
     CHECK(pthread_key_delete(keys[1]) == 0);
     CHECK(pthread_setspecific(before, arg) == EINVAL);
     CHECK(pthread_getspecific(before) == NULL);
-    CHECK(pthread_key_create(&keys[1], NULL) == 0);
+    CHECK(pthread_key_create(&keys[1], destroy) == 0);
     CHECK(keys[1] == before && pthread_getspecific(keys[1]) == NULL);
     return arg;
 }
