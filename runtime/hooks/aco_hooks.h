@@ -26,9 +26,9 @@
  *     they belong to the thread, which waits for them.
  *   - A pthread_cond_wait() that fails has locked the mutex again. Callers that ignore the failure
  *     and wait again find others run meanwhile.
- *   - Waits for locks of files, by flock(), lockf() and fcntl(), and for threads, by pthread_join(),
- *     are left to a thread for each. To end the former, the last real-time signal is taken that the
- *     program does not use then.
+ *   - Waits for locks of files, by flock(), lockf() and fcntl(), and for threads, by
+ *     pthread_join(), are left to a thread for each. To end the former, the last real-time signal
+ *     is taken that the program does not use then.
  *   - A task that waits is not interrupted by signals.
  *   - Closing a descriptor, by any thread, ends the waits of tasks for it with EBADF before the
  *     number is used again.

@@ -8,7 +8,8 @@
  *   close.c      closing and what is like it; time.c: time and signals
  *   waiting.c    who waits for a lock and similar; mutexes.c, rwlocks.c, conditions.c, semaphores.c
  *   threads.c    joining, and calls by threads of their own; keys.c: values of threads
- *   names.c      name look-ups; processes.c: child processes; file_locks.c: locks of files
+ *   names.c      name look-ups; resolver.c: their state
+ *   processes.c  child processes; file_locks.c: locks of files
  */
 #ifndef ACO_HOOKS_INTERNAL_H
 #define ACO_HOOKS_INTERNAL_H
@@ -133,6 +134,7 @@ static inline long refuse(int error)
     X(threads)                                                                                     \
     X(keys)                                                                                        \
     X(names)                                                                                       \
+    X(resolver)                                                                                    \
     X(processes)                                                                                   \
     X(file_locks)
 #define HOOKS_OF(file) HIDDEN const char aco_i_hooks_of_##file = 0

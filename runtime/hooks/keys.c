@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Values of pthread keys. They are the task's for the keys of certain libraries, which keep state of
- * a thread across calls that wait. A key belongs to the library that calls pthread_key_create(). It
- * is a key of libc, too, for the values that threads have outside of tasks.
+ * Values of pthread keys. They are the task's for the keys of certain libraries, which keep state
+ * of a thread across calls that wait. A key belongs to the library that calls pthread_key_create().
+ * It is a key of libc, too, for the values that threads have outside of tasks.
  */
 #include "internal.h"
 

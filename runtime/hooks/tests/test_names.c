@@ -3,7 +3,9 @@
 #include "threads.h"
 
 #include <arpa/inet.h>
+#include <arpa/nameser.h>
 #include <netdb.h>
+#include <resolv.h>
 
 #define BAD_NAME "a..b" /* which no server is asked for */
 
@@ -189,6 +191,44 @@ static void *cancels(void *arg)
     return arg;
 }
 
+/* ==== The state of the resolver ============================================================== */
+
+/* Whether a query asks for recursion, as the state says. */
+static int is_recursive(void)
+{
+    unsigned char query[512];
+    CHECK(res_mkquery(QUERY, "a.test", C_IN, T_A, NULL, 0, NULL, query, sizeof(query)) > 0);
+    return query[2] & 1;
+}
+
+static void *has_its_own_state(void *is_set)
+{
+    CHECK(is_recursive() && res_init() == 0 && (_res.options & RES_RECURSE) != 0);
+    if (is_set == NULL) {
+        _res.options &= ~(unsigned long)RES_RECURSE;
+    }
+    let_run();
+    CHECK(((_res.options & RES_RECURSE) != 0) == (is_set != NULL));
+    CHECK(is_recursive() == (is_set != NULL));
+    return is_set;
+}
+
+static void *has_two_states(void *arg)
+{
+    aco_task_t *a = aco_spawn(has_its_own_state, NULL),
+               *b = aco_spawn(has_its_own_state, &slow_names_ct);
+    CHECK(aco_join(a, NULL) == 0);
+    CHECK(aco_join(b, NULL) == 0);
+    return arg;
+}
+
+static void the_state_of_the_resolver_is_the_tasks(void **state)
+{
+    (void)state;
+    run_tasks(has_two_states, NULL);
+    assert_true(is_recursive());
+}
+
 static void only_the_task_waits_and_can_be_cancelled(void **state)
 {
     (void)state;
@@ -220,6 +260,7 @@ int main(void)
         cmocka_unit_test(look_ups_find_what_libc_finds),
         cmocka_unit_test(results_and_h_errno_are_the_tasks),
         cmocka_unit_test(addresses_have_names),
+        cmocka_unit_test(the_state_of_the_resolver_is_the_tasks),
         cmocka_unit_test(only_the_task_waits_and_can_be_cancelled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
