@@ -16,7 +16,6 @@ LIMIT = "epoll"  # what servers are compared with
 CONNECTIONS = (100, 1000, 10_000)
 SCALED_CONNECTIONS = (10, *CONNECTIONS, 19_900)  # and some more descriptors, of 20,000
 COUNTS = tuple(10 ** k for k in range(1, 7))
-LEAST_FOR_KERNEL = 10_000  # connections: below, others of the machine use more memory
 REQUESTS = 25_000
 
 # Patterns of peers.
@@ -160,18 +159,11 @@ def tasks_table(results: Results) -> str:
 def scale_table(results: Results) -> str:
     """What a connection costs, by how many there are."""
     titles = servers(results, f"echo_{SCALED_CONNECTIONS[-1]}")
-    cells = [(title, metric) for metric in ("server_ns", "bytes") for title in titles]
-    cells.append((LIMIT, "kernel_bytes"))
-    rows = []
-    for ct in SCALED_CONNECTIONS:
-        row = [f"{ct:,}"]
-        for title, metric in cells:
-            value = results.median(title, f"echo_{ct}", metric)
-            is_noise = metric == "kernel_bytes" and ct < LEAST_FOR_KERNEL
-            row.append(number(value) if value and not is_noise else "–")
-        rows.append(row)
-    head = ["connections", *(f"{title}, ns a request" for title in titles),
-            *(f"{title}, bytes" for title in titles), "the kernel's bytes, both ends"]
+    metrics = (("server_ns", "ns a request"), ("bytes", "bytes"))
+    rows = [[f"{ct:,}", *(number(value) if (value := results.median(
+        title, f"echo_{ct}", metric)) else "–" for metric, _ in metrics for title in titles)]
+        for ct in SCALED_CONNECTIONS]
+    head = ["connections", *(f"{title}, {words}" for _, words in metrics for title in titles)]
     return markdown(head, rows) if titles else ""
 
 
