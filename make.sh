@@ -10,7 +10,8 @@ shopt -s nullglob
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 readonly USAGE="usage: ./make.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] [-o no-musl]
-                 [-o no-man] [-h] [library | run | tests | install | uninstall]
+                 [-o no-man] [-o no-servers] [-h]
+                 [library | run | tests | install | uninstall]
 
   (nothing)       build the libraries, the synopsis, the tutorials and the benchmark
   library         build the libraries alone
@@ -25,6 +26,7 @@ readonly USAGE="usage: ./make.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] 
   -o no-qemu      leave out the variants for other processors, which qemu runs
   -o no-musl      leave out the tests with musl as libc
   -o no-man       install no manual pages
+  -o no-servers   leave out the tests of hooks with databases and other servers
   -h              this text
 
   CC, CXX         the compilers (gcc, g++); for other processors it is always clang
@@ -440,7 +442,7 @@ while getopts :io:h option; do
     case $option in
     i) install=1 ;;
     o)
-        [[ $OPTARG == no-@(m32|valgrind|qemu|musl|man) ]] || usage_error "unknown option -o $OPTARG"
+        [[ $OPTARG == no-@(m32|valgrind|qemu|musl|man|servers) ]] || usage_error "unknown option -o $OPTARG"
         WITHOUT[${OPTARG#no-}]=1
         ;;
     h)

@@ -8,8 +8,8 @@
 set -euo pipefail
 shopt -s nullglob
 
-readonly USAGE="usage: ./test.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] [-o no-musl] [-h]
-                 [quick | [loop] [NAME...] | version_check=X.Y.Z]
+readonly USAGE="usage: ./test.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] [-o no-musl]
+                 [-o no-servers] [-h] [quick | [loop] [NAME...] | version_check=X.Y.Z]
 
   (nothing)            every test once
   quick                the C tests of this processor alone, for the loop of editing: two minutes
@@ -110,7 +110,7 @@ run_test() {
 # The scripts; one with a line "# parts: ..." once for each part, which is its argument.
 list_scripts() {
     local script parts
-    for script in {tests,tests/*,extra/*/tests,runtime/{,*/}tests,tools/*,examples/*,packaging,bench}/test_*.sh; do
+    for script in {tests,tests/*,extra/*/tests,runtime/{,*/}tests{,/*},tools/*,examples/*,packaging,bench}/test_*.sh; do
         read -r -a parts < <(sed -n 's/^# parts: //p' "$script" && echo)
         if ((${#parts[@]})); then
             printf "$script %s\n" "${parts[@]}"
@@ -252,7 +252,7 @@ while getopts :io:h option; do
     case $option in
     i) make_options+=(-i) installed=1 ;;
     o)
-        [[ $OPTARG == no-@(m32|valgrind|qemu|musl|man) ]] || usage_error "unknown option -o $OPTARG"
+        [[ $OPTARG == no-@(m32|valgrind|qemu|musl|man|servers) ]] || usage_error "unknown option -o $OPTARG"
         without+=(-o "$OPTARG")
         ;;
     h)
