@@ -119,6 +119,29 @@ complete() {
     fi
 }
 
+# For programs of docs/hooks.md, which are linked with these, and run with a database that is started.
+HOOKS=() DATABASE=() ADDRESS=
+
+# find_database SOURCE: whether there is one, whose address the source then has.
+find_database() {
+    if [[ " $OPTIONS " == *" no-servers "* ]] || ! pkg-config --exists libpq ||
+        ! compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null; then
+        echo "programs of $document: no PostgreSQL, not tested"
+        return 1
+    fi
+    read -ra DATABASE < <(pkg-config --cflags --libs libpq)
+    HOOKS=("-Wl,-u,aco_hooks_active" "$OUTPUT/libaco_hooks.a")
+    if [[ -z ${SERVER:-} ]]; then
+        local port=$PORT
+        # shellcheck source=runtime/hooks/tests/real/servers.sh
+        . runtime/hooks/tests/real/servers.sh
+        start_server pg
+        ADDRESS="host=127.0.0.1 port=$PORT user=aco dbname=postgres"
+        PORT=$port
+    fi
+    sed -i "s/host=localhost user=me dbname=shop/$ADDRESS/" "$1"
+}
+
 try_program() {
     local source=$TMP/program.${1##*.} compiler=("$CC" -std=gnu99 -Wstrict-prototypes)
     complete "$1" | sed "s/localhost:7000/localhost:$PORT/" >"$source"
@@ -126,9 +149,12 @@ try_program() {
         compiler=("$CXX" -std=c++17)
         ! grep -q co_await "$source" || compiler=("$CXX" -std=c++20)
     fi
+    if [[ $document == */hooks.md ]]; then
+        find_database "$source" || return 0
+    fi
     must "a program of $document compiles" "${compiler[@]}" -O2 "${WARNINGS[@]}" -fexceptions -I. \
-        -Iruntime "${INCLUDES[@]}" "$source" "$TMP/libaco_runtime.a" "$OUTPUT/libaco.a" -lpthread \
-        -o "$TMP/program"
+        -Iruntime "${INCLUDES[@]}" "$source" "${HOOKS[@]}" "$TMP/libaco_runtime.a" \
+        "$OUTPUT/libaco.a" "${DATABASE[@]}" -lpthread -ldl -o "$TMP/program"
     if grep -q "localhost:$PORT" "$source"; then
         try_server
         return
