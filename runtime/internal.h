@@ -18,7 +18,7 @@
  *   sync.c    mutexes and similar; chan.c: channels and select
  *   text.c    text without malloc; cfi.c, unwind.c: backtraces; symbols.c: names of places
  *   places.c  where tasks are; print.c: the list of them; report.c: that on signals
- *   metrics.c numbers; watch.c: the watchdog; knots.c: tasks that wait for each other
+ *   metrics.c numbers; trace.c: the trace; watch.c: the watchdog; knots.c: tasks that wait for each other
  *   files.c   files; names.c: name look-ups
  *   libc.c    the functions of libc that hooks replace, as the runtime itself calls them
  *
@@ -73,6 +73,7 @@
 
 typedef struct loop_s loop_t;
 typedef struct runtime_s runtime_t;
+typedef struct trace_s trace_t;
 
 /* ==== libc =================================================================================== */
 
@@ -255,7 +256,7 @@ struct aco_task_s {
     int wait;       /* outcome_t; atomic */
     int error;      /* errno, while it does not run */
     const char *sp; /* about where its stack pointer is, while it does not run */
-    int is_woken;   /* of a thread: a futex; atomic */
+    int is_woken;   /* of a thread: a futex; atomic. Of a task: its wake is in a trace */
     state_t state;  /* of its loop's thread */
     reason_t reason;
     char shares_stack;
@@ -378,6 +379,7 @@ struct loop_s {
     aco_task_t *sampled; /* a ready task, whose delay is to be counted; NULL: none */
     int64_t sampled_at;  /* when it, or the last one, was chosen */
     durations_t turns, delays;
+    trace_t *trace; /* NULL: it is not traced */
 };
 
 /* Each kind has a pool of helper threads. */
@@ -704,6 +706,8 @@ HIDDEN void aco_i_flush(aco_i_text_t *text);
 
 /* Puts "function+0x12 (file+0x1234)" of an address. Reads the symbols of the file. */
 HIDDEN void aco_i_put_place(aco_i_text_t *text, uintptr_t pc);
+/* Puts the name of a function alone, or its address. */
+HIDDEN void aco_i_put_function(aco_i_text_t *text, uintptr_t address);
 /* Whether the name of its function begins with `prefix`. */
 HIDDEN int aco_i_is_function(uintptr_t pc, const char *prefix);
 /* Before and after the places of one listing, which one thread makes at a time. */
@@ -761,6 +765,30 @@ HIDDEN void aco_i_put_frames(aco_i_text_t *text, const aco_i_place_t *place);
 /* The line of a task, which was read from memory, and its name alone. */
 HIDDEN void aco_i_put_task(aco_i_text_t *text, const aco_task_t *task, int64_t now);
 HIDDEN void aco_i_put_name(aco_i_text_t *text, const aco_task_t *task);
+
+/* ---- trace.c ---- */
+
+/* A task before it runs. */
+typedef struct {
+    uint64_t id;
+    int64_t waited_since;
+    const void *name;
+    const aco_task_t *last_ready;
+    int fd;
+    reason_t reason;
+    char is_function, was_woken;
+} aco_i_before_t;
+
+/* Has the loop of the caller's thread traced if ACO_TRACE asks for it, and no more. */
+HIDDEN void aco_i_begin_trace(loop_t *loop);
+HIDDEN void aco_i_end_trace(loop_t *loop);
+/* Of a loop that is traced: a look has ended, before which that task was the last ready one, or
+ * none; a task will run; it has run. */
+HIDDEN void aco_i_trace_look(loop_t *loop, const aco_task_t *last_before);
+/* In a task or on the thread of such a loop, another loop's inbox was given the task. */
+HIDDEN void aco_i_trace_wake(const loop_t *loop, aco_task_t *task);
+HIDDEN void aco_i_before_run(const loop_t *loop, const aco_task_t *task, aco_i_before_t *before);
+HIDDEN void aco_i_trace_run(loop_t *loop, aco_task_t *task, aco_i_before_t *before);
 
 /* ---- watch.c ---- */
 /* Starts the watchdog, once, if ACO_WATCHDOG asks for it. */

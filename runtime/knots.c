@@ -2,8 +2,8 @@
 /*
  * Tasks that wait for each other, for the watchdog: those of a cycle, in which each waits for a
  * lock that the next one holds, or for its end; and those of a runtime in which nothing can happen
- * any more. And tasks that hold a lock while they wait themselves. What is read changes meanwhile, so a
- * knot counts only if the next look finds it as it was.
+ * any more; and tasks that hold a lock while they wait. What is read changes meanwhile, so
+ * a knot counts only if the next look finds it as it was.
  */
 #include "internal.h"
 

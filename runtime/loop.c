@@ -158,9 +158,12 @@ void aco_i_wake_loop(loop_t *loop)
 /* From any thread and from signal handlers, which must keep off the ready queue. */
 static void send_to_loop(aco_task_t *task)
 {
-    loop_t *loop = task->loop;
+    loop_t *loop = task->loop, *own = aco_i_loop;
     runtime_t *runtime = loop->runtime;
     aco_i_touch(runtime);
+    if (own != NULL && own->trace != NULL) {
+        aco_i_trace_wake(own, task);
+    }
     task->next = __atomic_load_n(&loop->inbox, __ATOMIC_RELAXED);
     while (!__atomic_compare_exchange_n(&loop->inbox, &task->next, task, 0, __ATOMIC_SEQ_CST,
                                         __ATOMIC_RELAXED)) {
@@ -571,17 +574,31 @@ static void choose_sample(loop_t *loop, const aco_task_t *last_before)
     }
 }
 
-/* Runs a turn's tasks by way of the loop, which sees each of them, until the chosen one runs. */
-static void run_to_sample(loop_t *loop)
+/* run_task() of a loop that is traced. */
+static int run_traced(loop_t *loop, aco_task_t *task)
+{
+    aco_i_before_t before;
+    aco_i_before_run(loop, task, &before);
+    int has_run = run_task(loop, task);
+    aco_i_trace_run(loop, task, &before);
+    return has_run;
+}
+
+/* Runs a turn's tasks by way of the loop, which sees each of them, until the chosen one runs, or
+ * all of them if the loop is traced. */
+static void run_seen(loop_t *loop)
 {
     unsigned ct = SWITCHES_A_TURN;
-    for (int has_run = 1; loop->sampled != NULL && ct != 0; ct = has_run ? ct - 1 : 0) {
+    int has_run = 1;
+    while ((loop->sampled != NULL || loop->trace != NULL) && loop->first_ready != NULL && ct != 0) {
         if (loop->first_ready == loop->sampled) {
             count_duration(&loop->delays, aco_i_clock() - loop->sampled_at);
             loop->sampled = NULL;
         }
         loop->switches_left = 1; /* for no task to hand over to the next one */
-        has_run = run_task(loop, pop_ready(loop));
+        aco_task_t *task = pop_ready(loop);
+        has_run = loop->trace != NULL ? run_traced(loop, task) : run_task(loop, task);
+        ct = has_run ? ct - 1 : 0;
     }
     loop->switches_left = ct;
 }
@@ -592,9 +609,12 @@ static void run_ready(loop_t *loop, int64_t most)
     look(loop, most);
     loop->turn_began = loop->first_ready != NULL ? loop->now : 0;
     choose_sample(loop, last_before);
+    if (loop->trace != NULL) {
+        aco_i_trace_look(loop, last_before);
+    }
     loop->switches_left = SWITCHES_A_TURN;
-    if (loop->sampled != NULL) {
-        run_to_sample(loop);
+    if (loop->sampled != NULL || loop->trace != NULL) {
+        run_seen(loop);
     }
     while (loop->switches_left != 0 && loop->first_ready != NULL) {
         run_task(loop, pop_ready(loop));

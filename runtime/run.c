@@ -47,6 +47,7 @@ static int begin_loop(loop_t *loop)
     loop->thread = pthread_self();
     __atomic_store_n(&loop->tid, (int)syscall(SYS_gettid), __ATOMIC_RELAXED);
     aco_i_begin_alt_stack(loop);
+    aco_i_begin_trace(loop);
     pthread_getcpuclockid(loop->thread, &loop->clock);
     loop->now = aco_i_clock();
     loop->random = (uint32_t)loop->now | 1;
@@ -76,6 +77,7 @@ static void end_loop(loop_t *loop)
         aco_destroy(loop->main_co);
     }
     aco_i_release(loop->timers);
+    aco_i_end_trace(loop);
     aco_i_end_alt_stack(loop);
 }
 

@@ -166,6 +166,21 @@ int aco_i_is_function(uintptr_t pc, const char *prefix)
     return symbol != NULL && strncmp(last.names + symbol->st_name, prefix, strlen(prefix)) == 0;
 }
 
+void aco_i_put_function(aco_i_text_t *text, uintptr_t address)
+{
+    const aco_i_module_t *module = aco_i_module_of(address);
+    if (module != NULL) {
+        read_module(module);
+        const ElfW(Sym) *symbol = find_function(address - module->base);
+        if (symbol != NULL) {
+            aco_i_put(text, last.names + symbol->st_name);
+            return;
+        }
+    }
+    aco_i_put(text, "0x");
+    aco_i_put_number(text, address, 16);
+}
+
 void aco_i_put_place(aco_i_text_t *text, uintptr_t pc)
 {
     const aco_i_module_t *module = aco_i_module_of(pc);

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What tells about the tasks of a running program, looked at from outside of it: the list of tasks
-# with their backtraces, alive and when the program dies; the watchdog.
+# with their backtraces, alive and when the program dies; the watchdog; the trace.
 #
-# parts: list watch
+# parts: list watch trace
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -119,7 +119,7 @@ check_watch_part() {
     local frames='(    at .*\n)*    at' busy=()
     build watch_sample "${CC%% *}" -O2
     tells computes 1 "^aco: watchdog: task 2 \"computes\" has kept its thread for 0\.\d+ s: .*\n$frames computes\+" \
-        "for [1-9]\d*\.\d+ s: "
+        'has kept its thread(.*\n)*.*has kept its thread'
     tells blocks 1 "^aco: watchdog: task 2 \"blocks\" has kept its thread for .*\n$frames blocks\+"
     tells holds 1 "^aco: watchdog: a lock is held over a wait, .*\ntask 3 \"\": waits for a mutex .*\n$frames wants\+.*\n  which is held by task 2 \"holds\"\ntask 2 \"holds\": waits for a time .*\n$frames holds\+"
     tells cycle 1 '^aco: watchdog: deadlock: these tasks wait for each other:\n(task|  )' \
@@ -154,7 +154,25 @@ check_watch_part() {
     echo "watchdog: no false alarm"
 }
 
-(($# == 0)) && set -- list watch
+# ==== The trace ===================================================================================
+
+check_trace_part() {
+    local compiler
+    need python3:python3
+    read -ra compiler <<<"$CC"
+    build trace_sample "${compiler[@]}" -O2
+    ACO_TRACE=$TMP/trace must "a program that is traced fails" timeout 100 "$TMP/trace_sample"
+    must "its trace" python3 runtime/tests/check_trace.py "$TMP/trace"
+    [[ $(tail -n 1 "$TMP/trace") == "]" ]] || fail "the trace of a program that ended has no end"
+    ACO_TRACE=$TMP/trace run_to_death timeout 100 "$TMP/trace_sample" is_killed
+    must "the trace of a program that was killed" \
+        python3 runtime/tests/check_trace.py "$TMP/trace"
+    ACO_TRACE=$TMP/no/folder must "no file for the trace" timeout 100 "$TMP/trace_sample"
+    says '^aco: ACO_TRACE: .*/no/folder: No such file or directory$'
+    echo "the trace"
+}
+
+(($# == 0)) && set -- list watch trace
 for part; do
     "check_${part}_part"
 done

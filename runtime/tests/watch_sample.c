@@ -171,6 +171,6 @@ static void *first(void *arg)
 
 int main(int argc, char **argv)
 {
-    alarm(100);
+    alarm(300);
     return argc < 2 || pipe(fds) != 0 ? 98 : aco_run(NULL, first, argv[1], NULL);
 }
