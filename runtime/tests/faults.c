@@ -10,6 +10,7 @@
  */
 #include "aco_runtime.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,11 +31,14 @@ static void *uses_freed(void *arg)
     return arg;
 }
 
+/* Neither ends before both have begun, or that would order what they do. */
 static void *counts(void *ct)
 {
-    for (int i = 0; i < 1000; i++) {
-        *(volatile long *)ct += 1;
-        aco_yield();
+    static int ct_begun; /* atomic */
+    *(volatile long *)ct += 1;
+    __atomic_add_fetch(&ct_begun, 1, __ATOMIC_RELAXED);
+    while (__atomic_load_n(&ct_begun, __ATOMIC_RELAXED) < 2) {
+        sched_yield();
     }
     return ct;
 }
