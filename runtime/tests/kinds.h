@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
@@ -413,9 +412,10 @@ static inline void make_closed(ends_t *ends)
 #define B(situation) (1 << (situation))
 #define STREAM (B(IDLE) | B(READY) | B(FULL) | B(ENDED) | B(READY_AND_ENDED))
 #define SINGLE (B(IDLE) | B(READY))
+/* TCP and terminals are never full for long: the kernel itself moves on what they hold. */
 
 static const kind_t kinds[] = {
-    {"tcp", make_tcp, feed_peer, drain_peer, 1, 1, STREAM | B(RESET)},
+    {"tcp", make_tcp, feed_peer, drain_peer, 1, 1, (STREAM & ~B(FULL)) | B(RESET)},
     {"udp", make_udp, feed_peer, NULL, 1, 0, SINGLE | B(RESET)},
     {"unconnected udp", make_udp_free, feed_peer, NULL, 1, 0, SINGLE},
     {"unix stream", make_unix_stream, feed_peer, drain_peer, 1, 0, STREAM | B(RESET)},

@@ -11,14 +11,7 @@ static inline int happens(int fd, int events, int timeout)
     return poll(&polled, 1, timeout) == 1;
 }
 
-/* TCP would do it some milliseconds later, which makes room again. */
-static inline void acknowledge(const ends_t *ends)
-{
-    int one = 1;
-    setsockopt(ends->peer, IPPROTO_TCP, TCP_QUICKACK, &one, sizeof(one));
-}
-
-/* Until nothing more fits; what the kernel moves on by itself makes room again. */
+/* Until nothing more fits. */
 static inline void fill(const kind_t *kind, const ends_t *ends)
 {
     static const char bytes[256];
@@ -29,14 +22,11 @@ static inline void fill(const kind_t *kind, const ends_t *ends)
     } else if (ends->addr_sz != 0 && kind->feed == NULL) {
         call_in_vain(ends);
     } else {
-        do {
-            while ((ends->addr_sz == 0
-                        ? write(ends->fd, bytes, sizeof(bytes))
-                        : sendto(ends->fd, bytes, sizeof(bytes), 0,
-                                 (const struct sockaddr *)&ends->addr, ends->addr_sz)) > 0) {
-            }
-            acknowledge(ends);
-        } while (kind->varies && happens(ends->fd, POLLOUT, 2));
+        while ((ends->addr_sz == 0
+                    ? write(ends->fd, bytes, sizeof(bytes))
+                    : sendto(ends->fd, bytes, sizeof(bytes), 0,
+                             (const struct sockaddr *)&ends->addr, ends->addr_sz)) > 0) {
+        }
     }
     MUST(fcntl(ends->fd, F_SETFL, flags) == 0);
 }

@@ -261,7 +261,7 @@ static void compare(void)
              : now.act == HANG_UP ? "hung up"
                                   : "left alone");
     what_is_tested = text;
-    alarm(10);
+    alarm(60);
     perform(run_in_thread, &of_thread);
     reference = run;
     perform(run_in_task, &of_task);
