@@ -11,12 +11,14 @@
 #include "aco_runtime.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #define CT_THREADS 3
 #define CT_WORKERS 9
 #define CT_STEPS 40
+#define CT_ROUNDS 100
 
 static unsigned long seed;
 
@@ -42,6 +44,7 @@ static aco_semaphore_t semaphore;
 static aco_chan_t *chans[2];
 static long ct_locked, written[2]; /* under their locks */
 static int ct_working;             /* under the mutex */
+static int ct_arrived;             /* atomic */
 
 static uint64_t below(worker_t *self, uint64_t limit)
 {
@@ -123,9 +126,10 @@ static void wakes(worker_t *self)
     aco_task_options_t options = {.thread = ACO_THREAD((int)below(self, CT_THREADS))};
     aco_task_t *task;
     CHECK(aco_go_with(&options, parks, self, &task) == 0);
-    for (uint64_t i = below(self, 20); i != 0; i--) {
+    uint64_t most = below(self, 2) * 300; /* or as fast as can be */
+    for (uint64_t i = below(self, 100); i != 0; i--) {
         aco_unpark(task);
-        for (volatile uint64_t pause = below(self, 300); pause != 0; pause--)
+        for (volatile uint64_t pause = below(self, most + 1); pause != 0; pause--)
             continue;
     }
     aco_task_cancel(task);
@@ -177,9 +181,37 @@ static void *works(void *arg)
     return arg;
 }
 
+/* Two threads want a mutex at the same time, again and again: a wake-up that is lost has no deadline
+ * that would hide it. */
+static void *contends(void *arg)
+{
+    for (int round = 1; round <= CT_ROUNDS; round++) {
+        __atomic_add_fetch(&ct_arrived, 1, __ATOMIC_RELAXED);
+        while (__atomic_load_n(&ct_arrived, __ATOMIC_RELAXED) < 2 * round) {
+            sched_yield();
+        }
+        CHECK(aco_mutex_lock(&mutex) == 0);
+        ct_locked++;
+        CHECK(aco_mutex_unlock(&mutex) == 0);
+    }
+    return arg;
+}
+
+static void contend(void)
+{
+    aco_task_options_t options = {.thread = ACO_THREAD(1)};
+    aco_task_t *other;
+    ct_arrived = 0;
+    CHECK(aco_go_with(&options, contends, NULL, &other) == 0);
+    contends(NULL);
+    CHECK(aco_join(other, NULL) == 0 && ct_locked == 2 * CT_ROUNDS);
+    ct_locked = 0;
+}
+
 static void *runs_a_program(void *arg)
 {
     aco_task_t *tasks[CT_WORKERS];
+    contend();
     ct_working = CT_WORKERS;
     for (int i = 0; i < CT_WORKERS; i++) {
         aco_task_options_t options = {.thread = i % 2 == 0 ? ACO_ANY : ACO_THREAD(i % CT_THREADS)};
