@@ -147,13 +147,21 @@ static ssize_t do_connect(call_t *call)
 }
 
 /* After connect() has said that it goes on by itself; called again, it tells how that ended. 0, or
- * -1 with errno. */
+ * -1 with errno. A shutdown has ended it by ECONNRESET: then another call would begin anew. */
 static int wait_for_connection(call_t *call, moment_t since)
 {
-    int error = errno;
-    int may_try = aco_i_wait_to_retry(call, EPOLLOUT, since) == 1;
-    errno = !may_try && errno == EAGAIN ? error : errno;
-    return may_try ? 0 : -1;
+    int error = errno, failure = 0;
+    socklen_t sz = sizeof(failure);
+    if (aco_i_wait_to_retry(call, EPOLLOUT, since) != 1) {
+        errno = errno == EAGAIN ? error : errno;
+        return -1;
+    }
+    getsockopt(call->fd, SOL_SOCKET, SO_ERROR, &failure, &sz);
+    if (failure != 0 && failure != ECONNRESET) {
+        without_waiting(call, do_connect); /* so that the socket may connect again */
+    }
+    errno = failure;
+    return failure == 0 ? 0 : -1;
 }
 
 /* While the queue of a local socket is full. */
