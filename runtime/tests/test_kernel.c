@@ -313,13 +313,20 @@ static void compare_if_chosen(void)
     }
 }
 
+/* A task waits for a turn where a thread has the connection at once. */
+static int connects_by_itself(void)
+{
+    return calls[now.call].fn == connect_somewhere && now.kind->drain == NULL &&
+           now.situation != FULL;
+}
+
 /* All cases of a call in a situation of a kind. */
 static void compare_modes(void)
 {
     int kind = calls[now.call].kind;
     for (now.is_nonblocking = 0; now.is_nonblocking < 2; now.is_nonblocking++) {
         for (now.has_timeouts = 0; now.has_timeouts <= now.kind->is_socket; now.has_timeouts++) {
-            int is_left = (kind & (TIMED | HELPED)) != 0 ||
+            int is_left = (kind & (TIMED | HELPED)) != 0 || connects_by_itself() ||
                           ((kind & UNTIMED) == 0 && (now.has_timeouts || now.is_nonblocking));
             now.act = is_left ? NOTHING : HELP;
             compare_if_chosen();

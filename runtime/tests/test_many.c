@@ -92,7 +92,7 @@ static void *asks(void *arg)
     CHECK(aco_wait_group_done(&are_open) == 0 && aco_wait_group_wait(&are_open) == 0);
     for (uint64_t round = 0; round < ROUNDS; round++) {
         uint64_t seed = (uint64_t)(intptr_t)arg * ROUNDS + round;
-        size_t sz = 1 + seed * 7919 % MOST;
+        size_t sz = 1 + (size_t)(seed * 7919 % MOST);
         fill(question, sz, seed);
         CHECK(aco_write_all(fd, question, sz) == (ssize_t)sz);
         CHECK(aco_read_all(fd, answer, sz) == (ssize_t)sz && memcmp(question, answer, sz) == 0);
