@@ -197,7 +197,7 @@ public:
         aco_chan_free(chan_);
     }
 
-    /* Throws EPIPE if the channel is closed. A value whose send has failed is still the caller's. */
+    /* Throws EPIPE if the channel is closed. A value that was not sent is still the caller's. */
     void send(T &&value)
     {
         send_by(aco_chan_send, std::move(value), 0);

@@ -164,6 +164,21 @@ public:
     {
         operations_->call(place_, args...);
     }
+    /* Calls it where it is, and destroys it then. */
+    void use_up(A... args)
+    {
+        struct user {
+            const operations *last;
+            void *place;
+            ~user()
+            {
+                if (last->destroy != nullptr) {
+                    last->destroy(place);
+                }
+            }
+        } mine{std::exchange(operations_, nullptr), place_};
+        mine.last->call(place_, args...);
+    }
 };
 
 /* ---- Stacks ---- */

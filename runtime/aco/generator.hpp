@@ -136,9 +136,6 @@ template <class T> class yielder : detail::light_fiber {
     friend class generator<T>;
     using item = std::remove_reference_t<T>;
 
-    /* Bytes of stack that must be left for a nested generator to run on it. */
-    static constexpr std::ptrdiff_t enough = detail::thread_stacks::stack_sz / 4;
-
     /* Of the one that is iterated over, the outermost: its present value, or nullptr after one that
      * it yields has ended; and the one that yields now, with its coroutine. */
     item *item_ = nullptr;
@@ -148,9 +145,12 @@ template <class T> class yielder : detail::light_fiber {
 
     yielder *outermost_ = this;
     yielder *outer_ = nullptr; /* that yields this one */
+    const char *low_;          /* below, too little stack is left for nested ones to run on it */
     std::exception_ptr thrown_;
 
-    explicit yielder(aco_t *co) : light_fiber(co), running_(co)
+    explicit yielder(aco_t *co)
+        : light_fiber(co), running_(co), low_(static_cast<const char *>(co->share_stack->ptr) +
+                                              detail::thread_stacks::stack_sz / 4)
     {
     }
     inline __attribute__((ACO_ALWAYS)) void pass(item *value)
@@ -208,6 +208,7 @@ template <class T> class yielder : detail::light_fiber {
         top->set_innermost(this);
     }
     void nest(generator<T> &inner);
+    __attribute__((noinline)) void nest_slowly(generator<T> &inner);
 
 public:
     yielder(const yielder &) = delete;
@@ -279,7 +280,7 @@ template <class T> class generator {
     }
     void destroy()
     {
-        if (state_ != nullptr) {
+        if (__builtin_expect(state_ != nullptr, 0)) {
             std::exchange(state_, nullptr)->cancel_and_destroy();
         }
     }
@@ -372,14 +373,18 @@ public:
     }
 };
 
-template <class T> void yielder<T>::nest(generator<T> &inner)
+template <class T> inline __attribute__((always_inline)) void yielder<T>::nest(generator<T> &inner)
 {
-    const char *bottom = static_cast<const char *>(co()->share_stack->ptr);
-    if (inner.state_ == nullptr && inner.body_ &&
-        static_cast<const char *>(__builtin_frame_address(0)) - bottom > enough) {
-        inner.body_(*this); /* on this stack: no switch at all */
-        return;
+    bool has_room = static_cast<const char *>(__builtin_frame_address(0)) > low_;
+    if (__builtin_expect(inner.state_ == nullptr && inner.body_ && has_room, 1)) {
+        inner.body_.use_up(*this); /* on this stack: no switch at all */
+    } else {
+        nest_slowly(inner);
     }
+}
+
+template <class T> void yielder<T>::nest_slowly(generator<T> &inner)
+{
     if (inner.begin() == inner.end()) {
         return;
     }

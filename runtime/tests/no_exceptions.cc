@@ -64,7 +64,7 @@ int first(bool fails)
     g.spawn([] { try_coroutines(); });
     g.join();
     auto [a, b] = aco::when_all(aco::spawn([] { return 1; }), aco::spawn([] { return 2; }));
-    return aco::spawn([] { return 39; }).then([&](int i) { return i + a + b; }).join();
+    return aco::spawn([] { return 39; }).then([sum = a + b](int i) { return i + sum; }).join();
 }
 #endif
 

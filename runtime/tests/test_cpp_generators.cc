@@ -254,10 +254,12 @@ void suspends_and_is_destroyed_inside_a_catch_block()
             }
         });
     };
-    auto first = make(), second = make(), third = make();
-    auto i = first.begin(), j = second.begin();
+    auto first = make(), second = make(), third = make(), fourth = make();
+    auto i = first.begin(), j = second.begin(), k = fourth.begin();
     third.begin();
     CHECK(std::current_exception() == nullptr);
+    ++k;
+    CHECK(k == fourth.end());
     try {
         throw std::runtime_error("outer");
     } catch (const std::exception &) {
@@ -365,6 +367,12 @@ void nests_one_that_has_begun()
     }
     CHECK((seen == std::vector<int>{4, 5, -3, -4}));
     CHECK(inner.begin() == inner.end());
+    generator<int> once = count(3);
+    CHECK(sum(generator<int>([&](auto &yield) {
+              yield(once);
+              yield(once);
+          })) == 6);
+    CHECK(once.begin() == once.end());
 }
 
 void exception_of_a_nested_one_leaves_its_yield()

@@ -259,7 +259,7 @@ template <class T, class M> void pass_all(std::size_t capacity, M make)
 void channel_passes_values_in_order()
 {
     aco::run([] {
-        for (std::size_t capacity : {0, 1, 7, 200}) {
+        for (std::size_t capacity : {0u, 1u, 7u, 200u}) {
             pass_all<int>(capacity, [](int i) { return i; });
             pass_all<std::string>(capacity,
                                   [](int i) { return std::string(30, 'x') + std::to_string(i); });
