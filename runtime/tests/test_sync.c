@@ -161,6 +161,20 @@ static void *reads_while_a_writer_gives_up(void *arg)
     return arg;
 }
 
+static void *tries(void *arg)
+{
+    CHECK(aco_rwlock_try_read_lock(&rwlock) == 0);
+    CHECK(aco_rwlock_try_read_lock(&rwlock) == 0);
+    CHECK_FAILS(aco_rwlock_try_write_lock(&rwlock), EBUSY);
+    CHECK(aco_rwlock_unlock(&rwlock) == 0);
+    CHECK(aco_rwlock_unlock(&rwlock) == 0);
+    CHECK(aco_rwlock_try_write_lock(&rwlock) == 0);
+    CHECK_FAILS(aco_rwlock_try_read_lock(&rwlock), EBUSY);
+    CHECK_FAILS(aco_rwlock_try_write_lock(&rwlock), EBUSY);
+    CHECK(aco_rwlock_unlock(&rwlock) == 0);
+    return arg;
+}
+
 static void an_rwlock_lets_readers_share(void **state)
 {
     (void)state;
@@ -169,6 +183,7 @@ static void an_rwlock_lets_readers_share(void **state)
     run_tasks_on(3, spawns_anywhere, &fn);
     assert_true(most_readers > 1);
     run_tasks(reads_while_a_writer_gives_up, NULL);
+    run_tasks(tries, NULL);
 }
 
 /* ==== Conditions ============================================================================= */
@@ -273,7 +288,9 @@ static void *waits_for_all(void *arg)
     CHECK(ct_at_once == 0 && most_at_once == 3 && semaphore.ct == 3);
     CHECK(aco_semaphore_init(&semaphore, SIZE_MAX) == 0);
     CHECK_FAILS(aco_semaphore_release(&semaphore), EOVERFLOW);
-    CHECK(aco_semaphore_init(&semaphore, 0) == 0);
+    CHECK(aco_semaphore_init(&semaphore, 1) == 0);
+    CHECK(aco_semaphore_try_acquire(&semaphore) == 0);
+    CHECK_FAILS(aco_semaphore_try_acquire(&semaphore), EAGAIN);
     aco_within(MS)
     {
         CHECK_FAILS(aco_semaphore_acquire(&semaphore), ETIMEDOUT);
