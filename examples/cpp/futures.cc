@@ -1,4 +1,4 @@
-// futures.cc shows futures and generators of stackless coroutines, and a value that comes from outside.
+// futures.cc shows futures and values of stackless coroutines, and one that comes from outside.
 // SPDX-License-Identifier: Apache-2.0
 /*
  * It prints:

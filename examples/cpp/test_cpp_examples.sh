@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Each example for C++ says in its first line what it shows, as the list of examples/README.md and the
-# table of docs/cpp.md do, compiles without a warning and prints what its comment says.
+# Each example for C++ says in its first line what it shows, as the list of examples/README.md does,
+# has a link in docs/cpp.md, compiles without a warning and prints what its comment says.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -10,8 +10,9 @@
 compiles_cxx "$CXX" "$CXX" || tell_untested
 
 readonly INCLUDE=(-I. -Iruntime -Iextra/stack_pool -Iextra/cancel)
+readonly PARTS=(extra/stack_pool/aco_stack_pool.c extra/cancel/aco_cancel.c)
 objects=()
-for source in runtime/*.c extra/stack_pool/aco_stack_pool.c extra/cancel/aco_cancel.c aco.c acosw.S; do
+for source in runtime/*.c "${PARTS[@]}" aco.c acosw.S; do
     objects+=("$TMP/${source##*/}.o")
     must "$source does not compile" "$CC" -std=gnu99 -O2 "${INCLUDE[@]}" -pthread -c "$source" \
         -o "${objects[-1]}"
@@ -34,6 +35,6 @@ for example in examples/cpp/*.cc; do
     must "$example does not compile" "$CXX" -std=c++20 -O1 "${WARNINGS[@]}" "${INCLUDE[@]}" \
         -pthread "$example" "${objects[@]}" -o "$TMP/program"
     must "$example fails" timeout 60 "$TMP/program"
-    diff <(expected "$example") "$TMP/said" >&2 || fail "$example prints something else than it says"
+    diff <(expected "$example") "$TMP/said" >&2 || fail "$example prints otherwise"
     echo "$example prints what it says"
 done
