@@ -491,18 +491,20 @@ int64_t aco_i_patience(int fd, fd_t *entry, int events)
     }
     moment_t moment = aco_i_moment(entry);
     lock(&entry->lock); /* under which O_NONBLOCK may be set for a moment */
-    int flags = aco_i_libc.fcntl(fd, F_GETFL);
+    int flags = aco_i_libc.fcntl(fd, F_GETFL), is_ours = entry->is_ours;
     unlock(&entry->lock);
     if (flags < 0 || (flags & O_NONBLOCK) != 0) {
         return 0;
     }
-    int64_t in = timeout_of(fd, SO_RCVTIMEO), out = timeout_of(fd, SO_SNDTIMEO);
-    lock(&entry->lock);
-    if (in == 0 && out == 0 && entry->is_ours && entry->moment.ct_closed == moment.ct_closed) {
-        __atomic_store_n(&entry->is_blocking, 1, __ATOMIC_RELAXED);
+    int64_t timeout = timeout_of(fd, events == EPOLLIN ? SO_RCVTIMEO : SO_SNDTIMEO);
+    if (timeout == 0 && is_ours &&
+        timeout_of(fd, events == EPOLLIN ? SO_SNDTIMEO : SO_RCVTIMEO) == 0) {
+        lock(&entry->lock);
+        if (entry->is_ours && entry->moment.ct_closed == moment.ct_closed) {
+            __atomic_store_n(&entry->is_blocking, 1, __ATOMIC_RELAXED);
+        }
+        unlock(&entry->lock);
     }
-    unlock(&entry->lock);
-    int64_t timeout = events == EPOLLIN ? in : out;
     return timeout == 0 ? default_patience : timeout;
 }
 

@@ -363,7 +363,7 @@ int __real_getsockopt(int fd, int level, int option, void *value, socklen_t *sz)
 int __wrap_getsockopt(int fd, int level, int option, void *value, socklen_t *sz);
 int __wrap_getsockopt(int fd, int level, int option, void *value, socklen_t *sz)
 {
-    if (option == SO_SNDTIMEO && in_between != NULL) {
+    if ((option == SO_SNDTIMEO || option == SO_RCVTIMEO) && in_between != NULL) {
         void (*act)(int) = in_between;
         in_between = NULL;
         act(fd);
