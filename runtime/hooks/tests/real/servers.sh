@@ -64,6 +64,8 @@ start_server() {
 # Lets it end by itself, if it does.
 stop_server() {
     [[ -n $SERVER ]] || return 0
+    # What sshd has left behind waits for a writer.
+    [[ ! -p $DATA/sshd/fifo ]] || : <>"$DATA/sshd/fifo"
     kill -CONT "$SERVER" 2>/dev/null || true
     kill "-$STOP" "$SERVER" 2>/dev/null || true
     for _ in {1..400}; do
