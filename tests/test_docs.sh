@@ -319,7 +319,7 @@ broken_links() {
         elif [[ -n $anchor && -z $(anchors "$file" | sed -n "\\|^${anchor#\#}\$|p") ]]; then
             echo "$link"
         fi
-    done < <(sed 's/`[^`]*`//g' "$document" | grep -oE '\]\([^)]+\)' |
+    done < <(sed '/^```/,/^```/d; s/`[^`]*`//g' "$document" | grep -oE '\]\([^)]+\)' |
         sed 's/^](//; s/)$//' | grep -vE '^[a-z]+:' || true)
 }
 
