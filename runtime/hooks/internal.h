@@ -66,12 +66,13 @@ HIDDEN int aco_i_find_real(const char *name, void *real);
  * Defines the function `name` of libc with the body that follows. In that, real_NAME is libc's own.
  * Before this can be had, calls of it evaluate `otherwise`, with the names of the parameters; that
  * is a system call, or an error by refuse(). The C name of the hook is hook_NAME, so no declaration
- * or macro of a header matters.
+ * or macro of a header matters. It is weak: where libc is linked statically, some of its functions
+ * are there anyway, and the message of hooks.c is clearer than the linker's.
  */
 #define HOOK(type, name, params, args, otherwise)                                                  \
     static type first_##name params;                                                               \
     static type(*real_##name) params = first_##name;                                               \
-    extern SHARED type hook_##name params __asm__(#name);                                          \
+    extern SHARED __attribute__((weak)) type hook_##name params __asm__(#name);                    \
     HOOK_ENTRY(name, &real_##name);                                                                \
     static EARLY type first_##name params                                                          \
     {                                                                                              \
@@ -82,7 +83,7 @@ HIDDEN int aco_i_find_real(const char *name, void *real);
 /* The same function under another name of libc, which is the same there, too. */
 #define HOOK_ALIAS(alias_name, name)                                                               \
     extern SHARED __typeof__(hook_##name) hook_##alias_name __asm__(#alias_name)                   \
-        __attribute__((alias(#name)));                                                             \
+        __attribute__((weak, alias(#name)));                                                       \
     HOOK_ENTRY(alias_name, NULL)
 
 /* ==== Times ================================================================================== */
