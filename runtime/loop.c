@@ -7,6 +7,7 @@
  * inbox, its timers and its descriptors, when no task is ready and else after every 64 switches.
  */
 #include "internal.h"
+#include "probes.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -190,6 +191,7 @@ void aco_i_make_ready_by_inbox(aco_task_t *task)
 void aco_i_make_ready(aco_task_t *task)
 {
     loop_t *loop = task->loop;
+    ACO_I_PROBE(unpark, task->id, task->reason);
     if (loop == NULL) {
         wake_thread(task);
     } else if (loop == aco_i_loop) {
@@ -214,6 +216,7 @@ void aco_unpark(aco_task_t *task)
     while (wait == WAIT_PARKED || wait == WAIT_PARKED_SHIELDED) {
         if (__atomic_compare_exchange_n(&task->wait, &wait, WAIT_EVENT, 0, __ATOMIC_SEQ_CST,
                                         __ATOMIC_SEQ_CST)) {
+            ACO_I_PROBE(unpark, task->id, FOR_PARK);
             aco_i_make_ready_by_inbox(task);
             return;
         }
@@ -337,6 +340,7 @@ outcome_t aco_i_wait(aco_task_t *task)
             aco_i_set_timer(task, task->deadline);
         }
         task->since = loop->now;
+        ACO_I_PROBE(park, task->id, task->reason);
         suspend(loop, task);
         aco_i_clear_timer(task);
     }

@@ -9,6 +9,7 @@
  * discards it. A helper of a dropped job touches nothing of the runtime, which may end before it.
  */
 #include "internal.h"
+#include "probes.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -279,6 +280,7 @@ outcome_t aco_i_offload(helpers_kind_t kind, void *(*fn)(void *), void *arg,
         return WAIT_EVENT;
     }
     self->loop->ct_offloads++;
+    ACO_I_PROBE(offload, self->id, fn);
     outcome_t outcome = wait_for(helpers, &job, reasons[kind]);
     if (job == NULL) {
         return outcome;

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What tells about the tasks of a running program, looked at from outside of it: the list of tasks
-# with their backtraces, alive and when the program dies; the watchdog; the trace.
+# with their backtraces, alive and when the program dies; the watchdog; the trace; the probes.
 #
-# parts: list watch trace
+# parts: list watch trace probes
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -172,7 +172,29 @@ check_trace_part() {
     echo "the trace"
 }
 
-(($# == 0)) && set -- list watch trace
+# ==== Probes ======================================================================================
+
+# Each probe has a note, and is one nop.
+check_probes_part() {
+    local compiler name at
+    read -ra compiler <<<"$CC"
+    echo '#include <sys/sdt.h>' | "${compiler[@]}" -fsyntax-only -x c - 2>/dev/null ||
+        lack "no <sys/sdt.h>: apt-get install systemtap-sdt-dev"
+    build trace_sample "${compiler[@]}" -O2
+    readelf -n "$TMP/trace_sample" >"$TMP/said"
+    objdump -d "$TMP/trace_sample" >"$TMP/code"
+    WHAT="probes"
+    for name in create start park unpark end offload; do
+        says "    Provider: aco\\n    Name: $name\\n    Location: 0x"
+    done
+    while read -r at; do
+        grep -qE "^ *$at:.*[[:space:]]nop$" "$TMP/code" || fail "at $at there is more than a nop"
+    done < <(sed -n '/Provider: aco/,/Location/s/.*Location: 0x0*\([0-9a-f]*\),.*/\1/p' \
+        "$TMP/said")
+    echo "probes: create, start, park, unpark, end, offload"
+}
+
+(($# == 0)) && set -- list watch trace probes
 for part; do
     "check_${part}_part"
 done
