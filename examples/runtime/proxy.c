@@ -32,9 +32,14 @@ static void *serve(void *arg)
 
 static void *accept_all(void *address)
 {
-    int fd, listener = aco_listen("tcp", (const char *)address);
-    while (listener >= 0 && (fd = aco_accept4(listener, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
-        aco_go(serve, (void *)(intptr_t)fd);
+    int listener = aco_listen("tcp", (const char *)address);
+    while (listener >= 0) {
+        int fd = aco_accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+        if (fd < 0 || aco_go(serve, (void *)(intptr_t)fd) != 0) {
+            warn("a client has to wait");
+            aco_close(fd);
+            aco_sleep(100000000);
+        }
     }
     err(1, "%s", (const char *)address);
 }
