@@ -451,18 +451,15 @@ static int select_by(aco_case_t *cases, place_t *places, size_t ct, int wait)
 
 int aco_select(aco_case_t *cases, size_t ct, int wait)
 {
-    size_t ct_valid = 0;
+    size_t ct_valid = 0, ct_invalid = 0;
     for (size_t i = 0; i < ct; i++) {
         if (cases[i].chan != NULL) {
-            ct_valid += (cases[i].send == NULL) != (cases[i].recv == NULL);
+            int is_valid = (cases[i].send == NULL) != (cases[i].recv == NULL);
+            ct_valid += (size_t)is_valid;
+            ct_invalid += (size_t)!is_valid;
         }
     }
-    for (size_t i = 0; i < ct; i++) {
-        ct_valid = cases[i].chan != NULL && (cases[i].send == NULL) == (cases[i].recv == NULL)
-                       ? 0
-                       : ct_valid;
-    }
-    if (ct > INT32_MAX || (ct_valid == 0 && (wait || ct != 0))) {
+    if (ct > INT32_MAX || ct_invalid != 0 || (ct_valid == 0 && wait)) {
         errno = EINVAL;
         return -1;
     }

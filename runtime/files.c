@@ -249,6 +249,10 @@ int aco_open(const char *path, int flags, ...)
                       ? (mode_t)va_arg(args, unsigned)
                       : 0;
     va_end(args);
+    if (path == NULL) {
+        errno = EFAULT;
+        return -1;
+    }
     size_t path_sz = strlen(path) + 1;
     opening_t *opening = (opening_t *)aco_i_allocate(sizeof(*opening) + path_sz);
     if (opening == NULL) {

@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -72,6 +73,13 @@ static int find_path(const char *path, addresses_t *addresses)
     return 0;
 }
 
+/* Whether it is a number beyond all ports, of which getaddrinfo() takes the lower bits. */
+static int is_no_port(const char *service)
+{
+    size_t ct_digits = strspn(service, "0123456789");
+    return service[ct_digits] == '\0' && (ct_digits > 5 || atoi(service) > UINT16_MAX);
+}
+
 /* Parts "HOST:PORT", "[HOST]:PORT" or ":PORT"; a copy of the host, and where the port begins. */
 static const char *parse_address(const char *address, char host[NI_MAXHOST])
 {
@@ -89,7 +97,7 @@ static const char *parse_address(const char *address, char host[NI_MAXHOST])
     } else if (memchr(begin, ':', (size_t)(end - begin)) != NULL) {
         return NULL; /* an address of IPv6 without brackets */
     }
-    if (end - begin >= NI_MAXHOST) {
+    if (end - begin >= NI_MAXHOST || is_no_port(colon + 1)) {
         return NULL;
     }
     memcpy(host, begin, (size_t)(end - begin));
@@ -319,7 +327,9 @@ static int dial_all(dial_t *dial)
     for (int i = 0; i < dial->ct_pending; i++) {
         aco_close(dial->pending[i].fd);
     }
-    errno = dial->error;
+    if (fd < 0) {
+        errno = dial->error;
+    }
     return fd;
 }
 

@@ -11,9 +11,8 @@ static void *pass(void *fds)
 {
     char text[16384];
     int from = ((int *)fds)[0], to = ((int *)fds)[1];
-    ssize_t sz;
-    while ((sz = aco_read(from, text, sizeof(text))) > 0 &&
-           aco_send(to, text, (size_t)sz, MSG_NOSIGNAL) == sz) {
+    for (ssize_t sz; (sz = aco_read(from, text, sizeof(text))) > 0 &&
+                     aco_send(to, text, (size_t)sz, MSG_NOSIGNAL) == sz;) {
     }
     return (void *)(intptr_t)aco_shutdown(to, SHUT_WR);
 }
@@ -26,8 +25,7 @@ static void *serve(void *arg)
         pass((int[]){server, client});
         aco_join(task, NULL);
     }
-    aco_close(server);
-    return (void *)(intptr_t)aco_close(client);
+    return (void *)(intptr_t)(aco_close(server) | aco_close(client));
 }
 
 static void *accept_all(void *address)
@@ -37,8 +35,7 @@ static void *accept_all(void *address)
         int fd = aco_accept4(listener, NULL, NULL, SOCK_CLOEXEC);
         if (fd < 0 || aco_go(serve, (void *)(intptr_t)fd) != 0) {
             warn("a client has to wait");
-            aco_close(fd);
-            aco_sleep(100000000);
+            aco_sleep(100000000 + aco_close(fd));
         }
     }
     err(1, "%s", (const char *)address);
@@ -46,9 +43,7 @@ static void *accept_all(void *address)
 
 int main(int argc, char **argv)
 {
-    if (argc != 3) {
-        return puts("usage: proxy ADDRESS TARGET, such as :8080 localhost:80") < 0 || argc != 2;
-    }
-    target = argv[2];
-    return aco_run(NULL, accept_all, argv[1], NULL);
+    target = argv[argc - 1];
+    return argc == 3 ? aco_run(NULL, accept_all, argv[1], NULL)
+                     : puts("usage: proxy ADDRESS TARGET, say :8080 localhost:80") < 0 || argc != 2;
 }

@@ -257,6 +257,7 @@ static void *selects_alone(void *arg)
     CHECK_FAILS(aco_select(cases, 3, 1), EINVAL);
     aco_case_t none = {.chan = NULL};
     CHECK_FAILS(aco_select(&none, 1, 1), EINVAL);
+    CHECK_FAILS(aco_select(&none, 1, 0), EAGAIN);
     aco_chan_free(chan);
     aco_chan_free(other);
     return arg;

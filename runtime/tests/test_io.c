@@ -750,6 +750,8 @@ static void *fails_to_connect(void *arg)
     CHECK_FAILS(aco_dial("carrier pigeon", "127.0.0.1:80"), EINVAL);
     CHECK_FAILS(aco_dial("tcp", "127.0.0.1"), EINVAL);
     CHECK_FAILS(aco_dial("tcp", "::1:80"), EINVAL);
+    CHECK_FAILS(aco_dial("tcp", "127.0.0.1:65616"), EINVAL);
+    CHECK_FAILS(aco_listen("tcp", ":4294967296"), EINVAL);
     CHECK_FAILS(aco_listen("tcp", "127.0.0.1:no such service"), EINVAL);
     return arg;
 }

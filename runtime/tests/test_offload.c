@@ -533,6 +533,7 @@ static void *fails_with_files(void *arg)
 {
     char c = 0;
     CHECK_FAILS(aco_open(path_of("missing"), O_RDONLY), ENOENT);
+    CHECK_FAILS(aco_open(NULL, O_RDONLY), EFAULT);
     CHECK_FAILS(aco_fsync(-1), EBADF);
     CHECK_FAILS(aco_pread(-1, &c, 1, 0), EBADF);
     CHECK_FAILS(aco_pwrite(-1, &c, 1, 0), EBADF);
