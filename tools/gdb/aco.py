@@ -352,7 +352,8 @@ class Coroutine:
 def is_of_library(frame: gdb.Frame) -> bool:
     symtab = frame.find_sal().symtab
     return re.match(r"aco(_|sw$)", frame.name() or "") is not None or \
-        (symtab is not None and re.search(r"\bruntime/\w+\.c$", symtab.filename) is not None)
+        (symtab is not None and
+         re.search(r"\bruntime/(hooks/)?\w+\.[ch]$", symtab.filename) is not None)
 
 
 def place_of(frame: gdb.Frame | None) -> str:
