@@ -92,6 +92,9 @@ class AcoRecipe(ConanFile):
             hooks.libs = ["aco_hooks"]
             hooks.system_libs = ["dl"]
             hooks.requires = ["runtime"]
+            # As the target of CMakeLists.txt, which tells why.
+            hooks.exelinkflags = hooks.sharedlinkflags = [
+                "-Wl,-u,aco_hooks_active", "-Wl,--no-as-needed"]
         if os.path.exists(os.path.join(self.package_folder, "include", "aco", "compat")):
             compat = self.cpp_info.components["compat"]
             compat.set_property("pkg_config_name", "aco-compat")
