@@ -56,6 +56,7 @@ static void a_mutex_lets_one_in(void **state)
 }
 
 static char order[8];
+static int has_given_up;
 
 static void *appends_in_turn(void *letter)
 {
@@ -70,6 +71,7 @@ static void *is_kept_waiting(void *arg)
     {
         CHECK_FAILS(aco_mutex_lock(&mutex), ETIMEDOUT);
     }
+    has_given_up = 1;
     CHECK_FAILS(aco_mutex_lock(&mutex), ECANCELED);
     return arg;
 }
@@ -77,12 +79,15 @@ static void *is_kept_waiting(void *arg)
 static void *hands_over(void *arg)
 {
     order[0] = '\0';
+    has_given_up = 0;
     CHECK(aco_mutex_lock(&mutex) == 0);
     CHECK_FAILS(aco_mutex_lock(&mutex), EDEADLK);
     aco_task_t *a = aco_spawn(appends_in_turn, "a"), *late = aco_spawn(is_kept_waiting, NULL);
     aco_task_t *b = aco_spawn(appends_in_turn, "b");
     CHECK_FAILS(aco_mutex_try_lock(&mutex), EBUSY);
-    aco_sleep(5 * MS);
+    while (!has_given_up) {
+        aco_sleep(MS);
+    }
     aco_task_cancel(late);
     CHECK(aco_join(late, NULL) == 0);
     CHECK(aco_mutex_unlock(&mutex) == 0);
