@@ -21,7 +21,8 @@ enum { R_SP = 13, R_BP = 11 };
 
 typedef const unsigned char *bytes_t;
 
-static inline uintptr_t take_uleb(bytes_t *at)
+/* A number of 7 bits a byte, the lowest first; the sign of a signed one is in the last byte. */
+static inline uintptr_t take_leb(bytes_t *at, int is_signed)
 {
     uintptr_t value = 0;
     unsigned shift = 0;
@@ -31,23 +32,20 @@ static inline uintptr_t take_uleb(bytes_t *at)
         value |= shift < 8 * sizeof(value) ? (uintptr_t)(byte & 127) << shift : 0;
         shift += 7;
     } while (byte & 128);
+    if (is_signed && (byte & 64) && shift < 8 * sizeof(value)) {
+        value |= ~(uintptr_t)0 << shift;
+    }
     return value;
+}
+
+static inline uintptr_t take_uleb(bytes_t *at)
+{
+    return take_leb(at, 0);
 }
 
 static inline uintptr_t take_sleb(bytes_t *at)
 {
-    uintptr_t value = 0;
-    unsigned shift = 0;
-    unsigned char byte;
-    do {
-        byte = *(*at)++;
-        value |= shift < 8 * sizeof(value) ? (uintptr_t)(byte & 127) << shift : 0;
-        shift += 7;
-    } while (byte & 128);
-    if ((byte & 64) && shift < 8 * sizeof(value)) {
-        value |= ~(uintptr_t)0 << shift;
-    }
-    return value;
+    return take_leb(at, 1);
 }
 
 /* An integer of `sz` bytes. */
