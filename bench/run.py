@@ -91,8 +91,8 @@ def run_program(command: list[str], limit_s: float) -> Record:
         status = "absent" if process.returncode == ABSENT else "failed"
         otherwise = NO_SUCH if status == "absent" else f"exit status {process.returncode}"
         # "==" marks what valgrind says, and "note:" Rust's hint about backtraces: not the reason.
-        noise = ("==", "note:")
-        reasons = [line for line in words.strip().splitlines() if not line.startswith(noise)]
+        remarks = ("==", "note:")
+        reasons = [line for line in words.strip().splitlines() if not line.startswith(remarks)]
         return {"status": status, "words": (reasons or [otherwise])[-1], "wall_s": wall_s}
     metrics = {}
     for line in said.splitlines():
