@@ -220,7 +220,7 @@ def points(results: Results, name: str, counts: tuple[int, ...],
         workload = f"{name}_{count}"
         for title in results.titles(workload, metric):
             value = results.median(title, workload, metric)
-            if value:
+            if value and value > 0:  # the scale is logarithmic
                 found.setdefault(title, []).append((count, value))
     return found
 
