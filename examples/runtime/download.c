@@ -6,6 +6,7 @@
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -195,6 +196,7 @@ int main(int argc, char **argv)
         fputs(USAGE, option == 'h' ? stdout : stderr);
         return option == 'h' ? 0 : 2;
     }
+    signal(SIGPIPE, SIG_IGN);
     aco_semaphore_init(&places, at_a_time);
     ct_urls = argc - optind;
     if (aco_run(NULL, run, argv + optind, NULL) != 0) {

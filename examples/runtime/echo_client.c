@@ -3,6 +3,7 @@
 #include "aco_runtime.h"
 
 #include <err.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -115,6 +116,7 @@ int main(int argc, char **argv)
         return option == 'h' ? 0 : 2;
     }
     address = argv[optind];
+    signal(SIGPIPE, SIG_IGN);
     if (aco_run(NULL, run, NULL, NULL) != 0) {
         err(1, "aco_run");
     }

@@ -1,4 +1,4 @@
-// embed.c shows tasks in a program that has a main loop of its own, around poll().
+// embed.c shows tasks in a program that has a main loop of its own, around epoll.
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The loop reads commands; "20 tea" starts a task that says "tea" in 20 ms. The program ends when
@@ -7,8 +7,10 @@
 #include "aco_runtime.h"
 
 #include <err.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <unistd.h>
 
 static const char USAGE[] = "usage: embed [-h] < COMMANDS, which are lines: MILLISECONDS TEXT\n";
@@ -43,6 +45,19 @@ static int read_commands(void)
     return got > 0;
 }
 
+/* Returns whether the kernel can tell when there is something to read: not of files. */
+static int watch(int epoll_fd, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+    if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0) {
+        return 1;
+    }
+    if (errno != EPERM) {
+        err(1, "epoll_ctl");
+    }
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     int option = getopt(argc, argv, "h");
@@ -50,20 +65,24 @@ int main(int argc, char **argv)
         fputs(USAGE, option == 'h' ? stdout : stderr);
         return option == 'h' ? 0 : 2;
     }
-    struct pollfd fds[] = {{.fd = aco_loop_fd(), .events = POLLIN},
-                           {.fd = STDIN_FILENO, .events = POLLIN}};
-    if (fds[0].fd < 0) {
-        err(1, "aco_loop_fd");
+    int epoll_fd = epoll_create1(EPOLL_CLOEXEC), loop_fd = aco_loop_fd();
+    if (epoll_fd < 0 || loop_fd < 0) {
+        err(1, "the loop");
     }
-    int has_tasks = 0;
-    while (has_tasks || fds[1].fd >= 0) {
-        if (poll(fds, 2, -1) < 0) {
-            err(1, "poll");
+    watch(epoll_fd, loop_fd);
+    int has_commands = watch(epoll_fd, STDIN_FILENO);
+    while (!has_commands && read_commands()) {
+    }
+    for (int has_tasks = aco_run_once(0); has_tasks || has_commands; has_tasks = aco_run_once(0)) {
+        struct epoll_event event;
+        int ct = epoll_wait(epoll_fd, &event, 1, -1);
+        if (ct < 0 && errno != EINTR) {
+            err(1, "epoll_wait");
         }
-        if (fds[1].revents != 0 && !read_commands()) {
-            fds[1].fd = -1;
+        if (ct > 0 && event.data.fd == STDIN_FILENO && !read_commands()) {
+            epoll_ctl(epoll_fd, EPOLL_CTL_DEL, STDIN_FILENO, NULL);
+            has_commands = 0;
         }
-        has_tasks = aco_run_once(0);
     }
     return 0;
 }

@@ -310,6 +310,9 @@ check_outputs() {
     done
     printf '300 tea\n100 egg\n200 toast\n' | must "$WHAT: embed fails" timeout 60 "$TMP/embed"
     diff <(printf 'egg\ntoast\ntea\n') "$TMP/said" || fail "$WHAT: embed prints something else"
+    printf '500 egg\n0 tea\n' >"$TMP/commands"
+    must "$WHAT: embed fails with a file" timeout 60 "$TMP/embed" <"$TMP/commands"
+    diff <(printf 'tea\negg\n') "$TMP/said" || fail "$WHAT: embed prints something else of a file"
 }
 
 # -h tells the usage; what is wrong brings it, too, and fails.
