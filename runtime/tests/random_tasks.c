@@ -14,9 +14,8 @@
  *   - a loop that would sleep for ever has no task that could go on.
  *
  *     random_tasks [CT_PROGRAMS [SEED]]
- *
- * Linked with --wrap for the three functions below.
  */
+// build: -Wl,--wrap=clock_gettime,--wrap=epoll_wait,--wrap=syscall
 #include "aco_runtime.h"
 
 #include <errno.h>

@@ -8,6 +8,13 @@
  *
  * has one call of EACH fail, from the FIRST on.
  */
+// build: -Wl,--wrap=epoll_create1,--wrap=epoll_ctl,--wrap=epoll_wait,--wrap=eventfd
+// build: -Wl,--wrap=timerfd_create,--wrap=signalfd,--wrap=socket,--wrap=bind,--wrap=listen
+// build: -Wl,--wrap=accept4,--wrap=connect,--wrap=poll,--wrap=read,--wrap=write,--wrap=preadv64
+// build: -Wl,--wrap=pwritev64,--wrap=recvfrom,--wrap=recvmsg,--wrap=send,--wrap=sendmsg
+// build: -Wl,--wrap=sendfile64,--wrap=fsync,--wrap=waitpid,--wrap=sigtimedwait,--wrap=mprotect
+// build: -Wl,--wrap=close,--wrap=open64,--wrap=syscall,--wrap=pthread_create,--wrap=getaddrinfo
+// build: -Wl,--wrap=malloc,--wrap=calloc,--wrap=free,--wrap=mmap,--wrap=munmap
 #define _GNU_SOURCE
 #include "aco_runtime.h"
 #include "failing_calls.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Input and output of every kind of descriptor, waiting for them, and closing. */
+// build: -Wl,--wrap=getsockopt
 #define _GNU_SOURCE
 #include "tasks.h"
 

@@ -3,6 +3,8 @@
  * What helper threads do for tasks. Linked with --wrap for functions that are made slow, or to
  * fail.
  */
+// build: -Wl,--wrap=pthread_create,--wrap=pthread_cond_timedwait,--wrap=syscall
+// build: -Wl,--wrap=getaddrinfo,--wrap=getnameinfo
 #define _GNU_SOURCE
 #include "tasks.h"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* How tasks wait for the ends of processes, and for signals. Linked with --wrap for syscall(). */
+// build: -Wl,--wrap=syscall
 #define _GNU_SOURCE
 #include "tasks.h"
 

@@ -17,18 +17,6 @@ need_cmocka
 
 readonly LIBRARY=(runtime/*.c extra/stack_pool/aco_stack_pool.c aco.c acosw.S)
 readonly INCLUDE=(-I. -Iruntime -Iruntime/tests -Iextra/stack_pool)
-# What programs are linked with --wrap for.
-declare -rA WRAPPED=(
-    [random_tasks]="clock_gettime epoll_wait syscall"
-    [test_failures]="epoll_create1 epoll_ctl epoll_wait eventfd timerfd_create signalfd socket bind
-        listen accept4 connect poll read write preadv64 pwritev64 recvfrom recvmsg send sendmsg
-        sendfile64 fsync waitpid sigtimedwait mprotect close open64 syscall pthread_create
-        getaddrinfo malloc calloc free mmap munmap"
-    [test_io]="getsockopt"
-    [test_offload]="pthread_create pthread_cond_timedwait syscall getaddrinfo getnameinfo"
-    [test_process]="syscall"
-)
-
 readonly TESTS=(test_{tasks,sync,chan,io,embed,offload,process,observe})
 # Without cmocka, and with arguments.
 readonly OTHER_TESTS=(random_{tasks,descriptors,threads} test_{kernel,failures,many} faults)
@@ -47,11 +35,11 @@ build() {
             -pthread -c "$name" -o "${objects[-1]}"
     done
     for name in "${PROGRAMS[@]}"; do
-        read -d '' -ra wrapped <<<"${WRAPPED[$name]:-}" || true
+        mapfile -t wrapped < <(sed -n 's,^// build: ,,p' "runtime/tests/$name.c")
         library=("${CMOCKA[@]}")
         [[ " ${OTHER_TESTS[*]} " != *" $name "* ]] || library=()
         must "$*: $name.c does not build" "$@" -std=gnu99 -g "${C_WARNINGS[@]}" "${INCLUDE[@]}" \
-            -pthread "runtime/tests/$name.c" "${objects[@]}" "${wrapped[@]/#/-Wl,--wrap=}" \
+            -pthread "runtime/tests/$name.c" "${objects[@]}" "${wrapped[@]}" \
             -o "$TMP/$name" "${library[@]}"
     done
 }

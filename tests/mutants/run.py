@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Breaks the library on purpose, one small change at a time, and tells which the C tests miss.
 
-universalmutator makes the mutants of aco.c, of the functions in aco.h and of the optional parts. A
-sample, drawn evenly by function, is compiled with -O2 and linked to the native C tests, which run
-until one fails twice in a row, once not being enough on a busy machine; a test that takes far too
-long has failed, too. A mutant that does not compile, or whose object files are those of the
-original, is replaced by another one.
+universalmutator makes the mutants of aco.c, of the functions in aco.h and of the optional parts, or
+with --runtime of what tasks wait by. A sample, drawn evenly by function, is compiled with -O2 and
+linked to the native C tests, which run until one fails twice in a row, once not being enough on a
+busy machine; a test that takes far too long has failed, too. A mutant that does not compile, or
+whose object files are those of the original, is replaced by another one.
 
 A mutant that passes all tests is a survivor, and shows a promise without a test, unless unpromised
 lists it with the reason why it breaks no promise. The score is the share of killed mutants among
@@ -42,7 +42,8 @@ GOAL = 98.0  # percent
 
 # Only tests are judged: a warning, say of a function without a call, rejects no mutant. What
 # C forbids does.
-COMPILE = [*os.environ.get("CC", "gcc").split(), "-std=gnu99", "-O2", "-I.",
+COMPILE = [*os.environ.get("CC", "gcc").split(), "-std=gnu99", "-O2", "-I.", "-Iruntime",
+           "-Iextra/stack_pool", "-pthread",
            "-Werror=implicit-function-declaration", "-Werror=implicit-int",
            "-Werror=int-conversion", "-Werror=incompatible-pointer-types"]
 LIBRARIES = ["-lcmocka", "-lpthread", "-lm", "-ldl"]
@@ -72,8 +73,29 @@ class Test(NamedTuple):
     link_options: list[str]
 
 
+class Subject(NamedTuple):
+    """What is broken, and of what its tests are made."""
+    broken: list[str]
+    library: list[str]
+    tests: list[str]
+
+
 def paths(*patterns: str) -> list[str]:
     return sorted(str(path.relative_to(ROOT)) for p in patterns for path in ROOT.glob(p))
+
+
+CORE = Subject(paths("aco.[ch]", "extra/*/aco_*.[ch]"),
+               ["acosw.S", *paths("aco.c", "extra/*/aco_*.c"), "tests/harness.c"],
+               paths("tests/test_*.c", "extra/*/tests/test_*.c"))
+RUNTIME = Subject([f"runtime/{name}.c" for name in (
+                       "chan", "connect", "embed", "group", "io", "loop", "poll", "run", "sync",
+                       "task", "timer")],
+                  ["acosw.S", "extra/stack_pool/aco_stack_pool.c",
+                   *paths("aco.c", "runtime/*.c")],
+                  [f"runtime/tests/{name}.c" for name in (
+                      "random_descriptors", "random_tasks", "test_chan", "test_embed",
+                      "test_failures", "test_io", "test_offload", "test_process", "test_sync",
+                      "test_tasks")])
 
 
 # ---- Mutants -------------------------------------------------------------------------------------
@@ -160,6 +182,7 @@ def read_unpromised(mutants: Iterable[Mutant]) -> Listed:
     """Entries of `FILE: FUNCTION`, `- OLD`, one `+ NEW` or more, and the reason, with a blank line
     between entries; `+ *` stands for every mutant of the line."""
     known = {(m.file, m.function, m.old) for m in mutants}
+    broken = {m.file for m in mutants}
     listed: Listed = set()
     for entry in re.split(r"\n\s*\n", UNPROMISED.read_text()):
         lines = [line.strip() for line in entry.splitlines() if not line.startswith("#")]
@@ -170,7 +193,7 @@ def read_unpromised(mutants: Iterable[Mutant]) -> Listed:
         new = [normal(line[2:]) for line in lines[1:] if line.startswith("+ ")]
         if len(old) != 1 or not new or 1 + len(old) + len(new) == len(lines):
             sys.exit(f"{UNPROMISED}: not an old line, new ones and a reason: {entry}")
-        if (file, function, old[0]) not in known:
+        if file in broken and (file, function, old[0]) not in known:
             print(f"{UNPROMISED}: there is no such line any more: {lines[0]}: {old[0]}")
         listed |= {(file, function, old[0], line) for line in new}
     return listed
@@ -184,9 +207,9 @@ def is_unpromised(mutant: Mutant, listed: Listed) -> bool:
 # ---- Building and running ------------------------------------------------------------------------
 
 
-def find_tests() -> list[Test]:
+def find_tests(sources_of_tests: Iterable[str]) -> list[Test]:
     tests = []
-    for source in paths("tests/test_*.c", "extra/*/tests/test_*.c"):
+    for source in sources_of_tests:
         text = (ROOT / source).read_text()
         directives = re.findall(r"^// build(?: x86)?: (.*)", text, re.MULTILINE)
         arguments = " ".join(directives).split()
@@ -195,9 +218,6 @@ def find_tests() -> list[Test]:
         options = [arg for arg in arguments if arg not in sources + link_options]
         tests.append(Test(source, [source, *sources], options, link_options))
     return tests
-
-
-LIBRARY = ["acosw.S", *paths("aco.c", "extra/*/aco_*.c"), "tests/harness.c"]
 
 
 def compile_source(tree: pathlib.Path, source: str, options: list[str],
@@ -217,15 +237,15 @@ class Build:
     """The object files of the original, in one variant, and how much of a processor's time each
     test takes with them."""
 
-    def __init__(self, variant: str) -> None:
-        self.variant = variant
+    def __init__(self, variant: str, library: list[str]) -> None:
+        self.variant, self.library = variant, library
         self.objects: dict[Unit, pathlib.Path] = {}
         self.needs: dict[Unit, set[str]] = {}
         self.seconds: dict[str, float] = {}
 
     def units(self, test: Test) -> list[Unit]:
         """What `test` is linked of."""
-        return [(source, ()) for source in LIBRARY] + [
+        return [(source, ()) for source in self.library] + [
             (source, tuple(test.options)) for source in test.sources]
 
     def options(self, unit: Unit) -> list[str]:
@@ -314,13 +334,14 @@ class Trial:
 
 
 class Run:
-    def __init__(self, order: Iterator[Mutant], count: int, listed: Listed) -> None:
+    def __init__(self, subject: Subject, order: Iterator[Mutant], count: int,
+                 listed: Listed) -> None:
         self.order, self.count, self.listed = order, count, listed
         self.lock = threading.Lock()
         self.outcomes: collections.Counter[str] = collections.Counter()
         self.killers: collections.Counter[tuple[str, str, str]] = collections.Counter()
-        self.tests = find_tests()
-        self.builds = [Build(variant) for variant in VARIANTS]
+        self.tests = find_tests(subject.tests)
+        self.builds = [Build(variant, subject.library) for variant in VARIANTS]
         self.log = (WORK / "log").open("w")
 
     def prepare(self, jobs: int) -> None:
@@ -356,7 +377,8 @@ class Run:
 
     def work(self, tree: pathlib.Path) -> None:
         shutil.rmtree(tree, ignore_errors=True)
-        for source in paths("*.[chS]", "tests/*.[ch]", "extra/*/*.[ch]", "extra/*/tests/*.[ch]"):
+        for source in paths("*.[chS]", "tests/*.[ch]", "extra/*/*.[ch]", "extra/*/tests/*.[ch]",
+                            "runtime/*.[ch]", "runtime/tests/*.[ch]"):
             (tree / source).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / source, tree / source)
         while True:
@@ -400,6 +422,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("-s", "--seed", type=int, default=1, help="of the sample (1)")
     parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count(),
                         help="how many at a time (the number of processors)")
+    parser.add_argument("--runtime", action="store_true",
+                        help="break what tasks wait by, instead of the library")
     parser.add_argument("--only", default="", metavar="TEXT",
                         help="only of functions whose FILE:FUNCTION has TEXT in it")
     return parser.parse_args()
@@ -411,13 +435,13 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     enter_tool()
     os.chdir(ROOT)
-    mutants = [mutant for file in paths("aco.[ch]", "extra/*/aco_*.[ch]")
-               for mutant in mutants_of(file)]
+    subject = RUNTIME if arguments.runtime else CORE
+    mutants = [mutant for file in subject.broken for mutant in mutants_of(file)]
     listed = read_unpromised(mutants)
     chosen = [m for m in mutants if arguments.only in f"{m.file}:{m.function}"]
     if not chosen:
         sys.exit(f"no function has {arguments.only} in FILE:FUNCTION")
-    run = Run(draw(chosen, arguments.seed), arguments.count, listed)
+    run = Run(subject, draw(chosen, arguments.seed), arguments.count, listed)
     run.prepare(arguments.jobs)
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         list(pool.map(run.work, [WORK / f"tree.{i}" for i in range(arguments.jobs)]))
