@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Lets libFuzzer run programs of all that coroutines do to each other against a model, in every
-# build that the model knows. FUZZ_SECONDS in the environment says for how long, in all, 120
+# build that the model knows. FUZZ_SECONDS in the environment says for how long, in all, 60
 # if not set: it is split evenly, and as many builds run at a time as there are processors. What
 # fails a build is left in $OUTPUT/fuzz together with the fuzzer, which replays it.
 # parts: standaloneFPUenv standaloneFPUenv.stress shareFPUenv shareFPUenv.stress
@@ -11,7 +11,7 @@
 . tests/harness.sh
 need_cmocka
 
-: "${FUZZ_SECONDS:=120}"
+: "${FUZZ_SECONDS:=60}"
 [[ $FUZZ_SECONDS =~ ^[1-9][0-9]*$ ]] || fail "FUZZ_SECONDS=$FUZZ_SECONDS is no number of seconds"
 readonly SANITIZERS=fuzzer,address,undefined
 BUILDS=({standaloneFPUenv,shareFPUenv}{,.stress})
