@@ -204,7 +204,7 @@ def number(value: float) -> str:
 def two_digits(value: float) -> str:
     """Of a ratio, for which more would be too certain; of one near 1, hundredths."""
     if value < 9.95:
-        return f"{value:.2f}" if value < 1.095 else f"{value:.1f}"
+        return f"{value:.2f}" if value < 1.195 else f"{value:.1f}"
     return f"{float(f'{value:.2g}'):,.0f}"
 
 
