@@ -653,6 +653,8 @@ static void *calls(void *arg)
     CHECK(aco_shutdown(fd, SHUT_WR) == 0);
     CHECK(aco_read(fd, got, 1) == 0);
     CHECK(aco_close(fd) == 0);
+    CHECK(aco_write_all(-1, sent, 1) == -1 && errno == EBADF);
+    CHECK(aco_read_all(-1, got, 1) == -1 && errno == EBADF);
     return NULL;
 }
 
