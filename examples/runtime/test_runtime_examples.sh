@@ -3,9 +3,10 @@
 #
 # The examples of the runtime do as they say: the servers serve 10,000 connections with every byte
 # verified, on stacks of each kind and on several threads; the proxy, the chat, the web server and
-# the downloads pass on what they get, and what goes wrong is said.
+# the downloads pass on what they get, and what goes wrong is said. A browser shows the page of the
+# web server; with a file's name in PICTURE, a screenshot of it goes there, as docs/ has one.
 #
-# parts: native others sanitized
+# parts: native others sanitized page
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -14,7 +15,7 @@ FOLDER=examples/runtime
 [[ -f $FOLDER/proxy.c ]] || skip "there is no $FOLDER"
 
 readonly MANY=10000 OTHER_FILES=100
-readonly INCLUDE=(-I. -Iruntime -Iextra/stack_pool)
+readonly INCLUDE=(-I. -Iruntime -Iextra/stack_pool "-I$FOLDER") # the last one for faulty ones
 SERVERS=() LIMITED=()
 trap 'kill "${SERVERS[@]}" 2>/dev/null || true; rm -rf "$TMP"' EXIT
 
@@ -232,10 +233,13 @@ check_web() {
     demand "$TMP/answer" '^HTTP/1.0 405 '
     request 'nonsense\r\n\r\n'
     demand "$TMP/answer" '^HTTP/1.0 400 '
+    request 'GET /tasks HTTP/1.0\r\n\r\n'
+    demand "$TMP/answer" '^Content-Type: text/html'
+    demand "$TMP/answer" '^</script>'
     connect 4 # one that is in no hurry
     request 'GET /status HTTP/1.0\r\n\r\n'
     demand "$TMP/answer" '^    "task [0-9]+ \\"client\\": waits for input of descriptor [0-9]+ '
-    demand "$TMP/answer" '^    "task [0-9]+ \\"client\\": running, deadline in [01]\.[0-9]+ s"'
+    demand "$TMP/answer" '^    "task [0-9]+ \\"client\\": running, deadline in [01]\.[0-9]+ s'
     ! have python3 || sed '1,/^\r$/d' "$TMP/answer" | python3 -m json.tool >/dev/null ||
         fail "$WHAT: /status is no JSON: $(<"$TMP/answer")"
     request 'GET /metrics HTTP/1.0\r\n\r\n'
@@ -380,7 +384,63 @@ check_sanitized() {
     done
 }
 
-(($# == 0)) && set -- native others sanitized
+# ==== The page ====================================================================================
+
+# Clients that are slow, or don't read what they asked for, and others that come and go, until it is
+# killed.
+visit() {
+    local fd ct fds=()
+    for ((ct = 0; ; ct++)); do
+        exec {fd}<>"/dev/tcp/${ADDRESS/://}"
+        printf 'GET /file19 HTTP/1.0\r\n' >&"$fd"
+        ((ct % 4 != 0)) || printf '\r\n' >&"$fd"
+        fds+=("$fd")
+        ((RANDOM % 9 != 0)) || request 'GET / HTTP/1.0\r\n\r\n'
+        while ((${#fds[@]} > 30 + ct % 90)); do
+            fd=${fds[0]}
+            exec {fd}>&-
+            fds=("${fds[@]:1}")
+            sleep 0.005
+        done
+    done
+}
+
+# The browser's time stands still while it waits for an answer, so it makes ten looks in any case.
+browse() {
+    timeout 200 chromium --headless --no-sandbox --disable-gpu --hide-scrollbars \
+        --user-data-dir="$TMP/profile" --window-size=1000,900 "$@" "http://$ADDRESS/tasks" \
+        2>"$TMP/chromium.said" || fail "$WHAT: chromium fails: $(<"$TMP/chromium.said")"
+}
+
+check_page() {
+    local visitor
+    WHAT="the page"
+    need chromium:chromium
+    must "$WHAT: web does not compile" "${compiler[@]}" -O1 -std=gnu99 "${C_WARNINGS[@]}" \
+        "${INCLUDE[@]}" -pthread "$FOLDER/web.c" runtime/*.c extra/stack_pool/aco_stack_pool.c \
+        aco.c acosw.S -o "$TMP/web"
+    start web -d "$TMP/site" -t 1000 ADDRESS
+    visit 2>/dev/null &
+    visitor=$!
+    SERVERS=("$visitor" "${SERVERS[@]}")
+    for _ in {1..1000}; do
+        request 'GET /status HTTP/1.0\r\n\r\n'
+        ! grep -q '^    "    and [0-9]* like it' "$TMP/answer" || break
+    done
+    browse --virtual-time-budget=10000 --dump-dom >"$TMP/page"
+    demand "$TMP/page" 'id="state">live<'
+    demand "$TMP/page" 'started per second</small><b>[1-9]'
+    demand "$TMP/page" '<polyline points="5[0-3],[0-9.,]*,60,[0-9.]*">'
+    demand "$TMP/page" '<i [^>]*>wait for input: [1-9]'
+    demand "$TMP/page" "<div class=\"box entry\"><b>([2-9]|[1-9][0-9]+)</b>"
+    demand "$TMP/page" '<div>task [0-9]+ "client": waits for input of descriptor '
+    demand "$TMP/page" '<pre>at aco_read\+0x'
+    [[ -z ${PICTURE:-} ]] || browse --virtual-time-budget=62000 --screenshot="$PICTURE"
+    stop web
+    echo "$WHAT"
+}
+
+(($# == 0)) && set -- native others sanitized page
 for part; do
     "check_$part"
 done

@@ -1,6 +1,7 @@
-// web.c shows a web server for the files of a folder, with a page about its own tasks.
+// web.c shows a web server for the files of a folder, with a page that shows its own tasks live.
 // SPDX-License-Identifier: Apache-2.0
 #include "aco_runtime.h"
+#include "web_page.h"
 
 #include <err.h>
 #include <errno.h>
@@ -20,7 +21,8 @@ static const char USAGE[] =
     "  -d FOLDER   whose files are served (.)\n"
     "  -t SECONDS  that a client may take for a request and its answer (60)\n"
     "  -h          this text\n"
-    "  /status shows the tasks of the server, in JSON; /metrics is for Prometheus.\n";
+    "  /tasks shows the tasks of the server, live; /status has them in JSON; /metrics is for\n"
+    "  Prometheus.\n";
 
 static int64_t patience = 60 * SECOND;
 
@@ -43,8 +45,8 @@ static void refuse(int fd, const char *status)
     aco_write_all(fd, "\n", 1);
 }
 
-/* The lines of aco_print_tasks() as strings of JSON. */
-static void print_lines(FILE *stream, const char *text)
+/* Lines as strings of JSON. */
+static void print_strings(FILE *stream, const char *text)
 {
     const char *between = "\n    \"";
     for (; *text != '\0'; text++) {
@@ -57,36 +59,28 @@ static void print_lines(FILE *stream, const char *text)
     }
 }
 
-static void print_status(FILE *stream, const char *tasks)
+static void print_status(FILE *stream)
 {
     aco_stats_t stats;
+    char *tasks = NULL;
+    size_t sz;
+    FILE *list = open_memstream(&tasks, &sz);
+    if (list == NULL) {
+        err(1, "open_memstream");
+    }
+    aco_print_tasks(list);
+    fclose(list);
     aco_stats(&stats);
     fprintf(stream, "{\n  \"tasks\": %" PRIu64 ",\n  \"started\": %" PRIu64, stats.ct_tasks,
             stats.ct_started);
     fprintf(stream, ",\n  \"switches\": %" PRIu64 ",\n  \"list\": [", stats.ct_switches);
-    print_lines(stream, tasks);
+    print_strings(stream, tasks);
     fputs("\n  ]\n}\n", stream);
-}
-
-static void send_status(int fd)
-{
-    char *tasks = NULL, *page = NULL;
-    size_t tasks_sz, page_sz;
-    FILE *about = open_memstream(&tasks, &tasks_sz), *stream = open_memstream(&page, &page_sz);
-    if (about == NULL || stream == NULL) {
-        err(1, "open_memstream");
-    }
-    aco_print_tasks(about);
-    fclose(about);
-    print_status(stream, tasks);
-    fclose(stream);
-    send_head(fd, "200 OK", "application/json", (int64_t)page_sz);
-    aco_write_all(fd, page, page_sz);
     free(tasks);
-    free(page);
 }
 
-static void send_metrics(int fd)
+/* What a function prints. */
+static void send_printed(int fd, void (*print)(FILE *), const char *type)
 {
     char *page = NULL;
     size_t sz;
@@ -94,11 +88,17 @@ static void send_metrics(int fd)
     if (stream == NULL) {
         err(1, "open_memstream");
     }
-    aco_print_metrics(stream);
+    print(stream);
     fclose(stream);
-    send_head(fd, "200 OK", "text/plain; version=0.0.4", (int64_t)sz);
+    send_head(fd, "200 OK", type, (int64_t)sz);
     aco_write_all(fd, page, sz);
     free(page);
+}
+
+static void send_tasks_page(int fd)
+{
+    send_head(fd, "200 OK", "text/html", (int64_t)sizeof(TASKS_PAGE) - 1);
+    aco_write_all(fd, TASKS_PAGE, sizeof(TASKS_PAGE) - 1);
 }
 
 static const char *type_of(const char *path)
@@ -176,10 +176,12 @@ static void answer(int fd)
         refuse(fd, "400 Bad Request");
     } else if (strcmp(method, "GET") != 0) {
         refuse(fd, "405 Method Not Allowed");
+    } else if (strcmp(path, "/tasks") == 0) {
+        send_tasks_page(fd);
     } else if (strcmp(path, "/status") == 0) {
-        send_status(fd);
+        send_printed(fd, print_status, "application/json");
     } else if (strcmp(path, "/metrics") == 0) {
-        send_metrics(fd);
+        send_printed(fd, aco_print_metrics, "text/plain; version=0.0.4");
     } else {
         send_file(fd, strcmp(path, "/") == 0 ? "/index.html" : path);
     }
