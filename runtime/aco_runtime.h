@@ -130,8 +130,9 @@ aco_task_t *aco_spawn(void *(*fn)(void *), void *arg);
 
 /*
  * Makes a task as `options` say: by aco_spawn(), with `*task` as what that returns, or with NULL for
- * `task` by aco_go(). Fails also with EINVAL for a thread that does not exist, and with
- * ECANCELED for a group that was cancelled.
+ * `task` by aco_go(). Fails also with EINVAL for a thread that does not exist, with ECANCELED for a
+ * group that was cancelled, and with ENOMEM for a stack that can't be had. If there is none for the
+ * time being when the task is to start, it starts later.
  */
 int aco_go_with(const aco_task_options_t *options, void *(*fn)(void *), void *arg,
                 aco_task_t **task);

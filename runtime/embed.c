@@ -101,8 +101,8 @@ int aco_loop_fd(void)
 static void set_timer(const loop_t *loop)
 {
     struct itimerspec time = {{0, 0}, {0, 0}};
-    if (loop->ct_timers != 0) {
-        int64_t when = loop->timers[1].when;
+    int64_t when = aco_i_next_time(loop);
+    if (when != NO_DEADLINE) {
         time.it_value.tv_sec = (time_t)(when / 1000000000);
         time.it_value.tv_nsec = (long)(when % 1000000000);
     }

@@ -263,7 +263,6 @@ struct aco_task_s {
     char is_joinable;
     char is_cancelled; /* atomic */
     char has_token;    /* atomic: aco_unpark() came before aco_park() */
-    char has_stack;    /* a stack of a size of its own, not the pool's */
     char is_unhooked;  /* hooks leave its calls to libc */
     char starts_later; /* it has a timer before it has a stack */
     int ct_shields;
@@ -344,6 +343,8 @@ typedef struct {
 struct loop_s {
     aco_task_t *running; /* NULL: the loop itself runs */
     aco_task_t *first_ready, *last_ready;
+    aco_task_t *first_starved, *last_starved; /* to start when there is a stack */
+    int64_t retry_at;                         /* when the first of them tries again */
     unsigned switches_left; /* until the loop looks at what has happened outside */
     aco_task_t *resumed;    /* by the running task, which has switched to the loop for that */
     aco_task_t *resumers;   /* tasks to go on when those that they resumed wait, the last first */
@@ -488,6 +489,8 @@ HIDDEN void aco_i_run_turn(loop_t *loop, int64_t most);
 /* Runs a suspended task, which is in no queue, at once, and returns when that is suspended again.
  * The caller is a task, or on the thread's own stack. */
 HIDDEN void aco_i_run_now(loop_t *loop, aco_task_t *task);
+/* When the loop has something to do by itself; NO_DEADLINE: never. */
+HIDDEN int64_t aco_i_next_time(const loop_t *loop);
 /* Takes a task that is ready, or will be in a moment, from the queue that it is in. */
 HIDDEN void aco_i_take_ready(loop_t *loop, aco_task_t *task);
 /* What epoll reports if a loop was woken, and if its timerfd expired. */

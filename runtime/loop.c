@@ -84,6 +84,27 @@ static inline aco_task_t *pop_ready(loop_t *loop)
     return task;
 }
 
+/* Keeps a task for which there is no stack until another task has ended, or started, or for some
+ * time: the shortage may be that of other threads. */
+static void push_starved(loop_t *loop, aco_task_t *task)
+{
+    task->next = NULL;
+    *(loop->first_starved != NULL ? &loop->last_starved->next : &loop->first_starved) = task;
+    loop->last_starved = task;
+    loop->retry_at = aco_i_clock() + STARVED_RETRY;
+}
+
+/* Lets the first of these try again. */
+static void retry_starved(loop_t *loop)
+{
+    aco_task_t *task = loop->first_starved;
+    if (task != NULL) {
+        loop->first_starved = task->next;
+        loop->retry_at = loop->now + STARVED_RETRY; /* for the next one */
+        push_ready(loop, task);
+    }
+}
+
 /* The caller switches to `task` next. */
 static inline void set_running(loop_t *loop, aco_task_t *task)
 {
@@ -387,6 +408,7 @@ static inline aco_task_t *switch_to(loop_t *loop, aco_task_t *task)
     if (task->state == TASK_RUNNING) {
         if (task->co->is_end) {
             aco_i_reap(loop, task);
+            retry_starved(loop);
         } else { /* aco_yield() */
             task->error = *loop->error;
             task->suspended = task->co;
@@ -402,22 +424,26 @@ static inline aco_task_t *switch_to(loop_t *loop, aco_task_t *task)
     return next;
 }
 
-/* 0: there is no stack for the task, so the turn ends. */
-static int run_task(loop_t *loop, aco_task_t *task)
+/* 0: there is no stack for the task. */
+static int start_task(loop_t *loop, aco_task_t *task)
 {
-    if (task->co == NULL && aco_i_start(loop, task, NULL) != 0) {
-        push_ready(loop, task); /* until other tasks have ended */
-        loop->switches_left = 0;
-        if (loop->first_ready == task) {
-            struct timespec pause = {0, STARVED_RETRY};
-            nanosleep(&pause, NULL);
-        }
+    if (aco_i_start(loop, task, NULL) != 0) {
+        push_starved(loop, task);
+        loop->switches_left--;
         return 0;
+    }
+    retry_starved(loop);
+    return 1;
+}
+
+static void run_task(loop_t *loop, aco_task_t *task)
+{
+    if (task->co == NULL && !start_task(loop, task)) {
+        return;
     }
     while ((task = switch_to(loop, task)) != NULL) {
         loop->switches_left++; /* to resume is a call, and no task's turn */
     }
-    return 1;
 }
 
 void aco_i_run_now(loop_t *loop, aco_task_t *task)
@@ -542,6 +568,12 @@ static void poll_events(loop_t *loop, int64_t timeout)
     }
 }
 
+int64_t aco_i_next_time(const loop_t *loop)
+{
+    int64_t timer = loop->ct_timers == 0 ? NO_DEADLINE : loop->timers[1].when;
+    return loop->first_starved == NULL || timer < loop->retry_at ? timer : loop->retry_at;
+}
+
 /* Looks at what has happened outside, and waits for that while no task is ready, but for `most` ns
  * at most unless that is < 0. */
 static void look(loop_t *loop, int64_t most)
@@ -552,6 +584,9 @@ static void look(loop_t *loop, int64_t most)
         count_duration(&loop->turns, loop->now - loop->turn_began);
     }
     aco_i_expire_timers(loop);
+    if (loop->first_starved != NULL && loop->retry_at <= loop->now) {
+        retry_starved(loop);
+    }
     take_any(loop); /* if no thread is idle, one now and then: it must start some time */
     if (loop->first_ready != NULL) {
         if (loop->has_descriptors) {
@@ -561,7 +596,8 @@ static void look(loop_t *loop, int64_t most)
     }
     __atomic_store_n(&loop->is_asleep, 1, __ATOMIC_SEQ_CST);
     if (!has_work(loop)) {
-        int64_t timeout = loop->ct_timers == 0 ? -1 : loop->timers[1].when - loop->now;
+        int64_t next = aco_i_next_time(loop);
+        int64_t timeout = next == NO_DEADLINE ? -1 : next - loop->now;
         poll_events(loop, most < 0 || (timeout >= 0 && timeout < most) ? timeout : most);
         loop->now = aco_i_clock();
     }
@@ -579,13 +615,12 @@ static void choose_sample(loop_t *loop, const aco_task_t *last_before)
 }
 
 /* run_task() of a loop that is traced. */
-static int run_traced(loop_t *loop, aco_task_t *task)
+static void run_traced(loop_t *loop, aco_task_t *task)
 {
     aco_i_before_t before;
     aco_i_before_run(loop, task, &before);
-    int has_run = run_task(loop, task);
+    run_task(loop, task);
     aco_i_trace_run(loop, task, &before);
-    return has_run;
 }
 
 /* Runs a turn's tasks by way of the loop, which sees each of them, until the chosen one runs, or
@@ -593,7 +628,6 @@ static int run_traced(loop_t *loop, aco_task_t *task)
 static void run_seen(loop_t *loop)
 {
     unsigned ct = SWITCHES_A_TURN;
-    int has_run = 1;
     while ((loop->sampled != NULL || loop->trace != NULL) && loop->first_ready != NULL && ct != 0) {
         if (loop->first_ready == loop->sampled) {
             count_duration(&loop->delays, aco_i_clock() - loop->sampled_at);
@@ -601,8 +635,12 @@ static void run_seen(loop_t *loop)
         }
         loop->switches_left = 1; /* for no task to hand over to the next one */
         aco_task_t *task = pop_ready(loop);
-        has_run = loop->trace != NULL ? run_traced(loop, task) : run_task(loop, task);
-        ct = has_run ? ct - 1 : 0;
+        if (loop->trace != NULL) {
+            run_traced(loop, task);
+        } else {
+            run_task(loop, task);
+        }
+        ct--;
     }
     loop->switches_left = ct;
 }

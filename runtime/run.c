@@ -193,6 +193,21 @@ static void take_from_list(runtime_t *runtime)
     unlock(&all.lock);
 }
 
+/* A task with its stack, so that one which can't be had is an error of aco_run(). NULL with
+ * ENOMEM. */
+static aco_task_t *start_first(runtime_t *runtime, void *(*fn)(void *), void *arg)
+{
+    loop_t *loop = &runtime->loops[0];
+    aco_task_t *task = aco_i_new_task(loop, fn, arg);
+    if (task == NULL || aco_i_start(loop, task, NULL) != 0) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    task->loop = loop;
+    runtime->ct_tasks = 1;
+    return task;
+}
+
 /* Runs `fn` with the caller's loop ready to run, and all others. */
 static int run_first(runtime_t *runtime, void *(*fn)(void *), void *arg, void **result)
 {
@@ -200,15 +215,18 @@ static int run_first(runtime_t *runtime, void *(*fn)(void *), void *arg, void **
     size_t sz = (size_t)runtime->ct_loops * sizeof(thread_arg_t);
     thread_arg_t *args = (thread_arg_t *)aco_i_allocate(sz);
     loop_t *loop = &runtime->loops[0];
-    aco_task_t *task = args == NULL ? NULL : aco_i_new_task(loop, fn, arg);
+    aco_task_t *task = args == NULL ? NULL : start_first(runtime, fn, arg);
     int ct = task == NULL ? -1 : start_threads(runtime, &start, args);
     if (ct < 0) {
+        if (task != NULL) {
+            int error = errno;
+            aco_i_reap(loop, task); /* it has not begun */
+            errno = error;
+        }
         aco_i_release(args);
         return -1;
     }
     task->is_joinable = 1;
-    task->loop = loop;
-    runtime->ct_tasks = 1;
     pthread_mutex_lock(&start.mutex);
     start.may_run = 1;
     pthread_cond_broadcast(&start.cond);

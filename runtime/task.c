@@ -289,6 +289,30 @@ static void offer(runtime_t *runtime, aco_task_t *task)
     }
 }
 
+/* Whether the task could have its stack if it started now. Of a stack no larger than the first
+ * task's, that is known. -1 with ENOMEM. */
+static int check_stack_sz(const runtime_t *runtime, const aco_task_options_t *o)
+{
+    if (o->shares_stack || o->stack_sz <= runtime->stack_sz) {
+        return 0;
+    }
+    aco_share_stack_t *stack = aco_try_share_stack_new2(o->stack_sz, 1);
+    if (stack == NULL) {
+        errno = ENOMEM;
+        return -1;
+    }
+    aco_share_stack_destroy(stack);
+    return 0;
+}
+
+static void set_options(aco_task_t *task, const aco_task_options_t *o, loop_t *loop)
+{
+    task->name = o->name;
+    task->stack_sz = o->shares_stack ? 0 : o->stack_sz;
+    task->shares_stack = o->shares_stack != 0;
+    task->loop = o->thread > 0 ? &loop->runtime->loops[o->thread - 1] : loop;
+}
+
 aco_task_t *aco_i_make(const aco_task_options_t *options, void *(*fn)(void *),
                        void (*place)(void *storage, void *arg), void *arg, int is_joinable)
 {
@@ -304,15 +328,12 @@ aco_task_t *aco_i_make(const aco_task_options_t *options, void *(*fn)(void *),
         errno = EINVAL;
         return NULL;
     }
-    aco_task_t *task = aco_i_new_task(loop, fn, arg);
+    aco_task_t *task = check_stack_sz(runtime, o) != 0 ? NULL : aco_i_new_task(loop, fn, arg);
     if (task == NULL) {
         return NULL;
     }
-    task->name = o->name;
-    task->stack_sz = o->shares_stack ? 0 : o->stack_sz;
-    task->shares_stack = o->shares_stack != 0;
+    set_options(task, o, loop);
     task->is_joinable = is_joinable != 0;
-    task->loop = o->thread > 0 ? &runtime->loops[o->thread - 1] : loop;
     if (o->group != NULL && aco_i_enter_group(o->group, task) != 0) {
         aco_i_free_task(task);
         return NULL;
