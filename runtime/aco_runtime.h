@@ -36,7 +36,9 @@
  *   - Calls made outside of a task block the thread, and know neither deadlines nor cancelling.
  *   - Times are nanoseconds; points in time are of CLOCK_MONOTONIC.
  *   - Misuse that can be seen ends in one line on stderr and abort().
- *   - In a child after fork(), the runtime is off until exec: no call that waits may be made.
+ *   - In a child after fork(), the runtime is off: the calling task goes on alone, as a thread
+ *     outside of tasks, and its end ends the process by exit(0), as that of a last thread does.
+ *     All other tasks are the parent's, so the child must not wait for them.
  */
 #ifndef ACO_RUNTIME_H
 #define ACO_RUNTIME_H

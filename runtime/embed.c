@@ -24,6 +24,9 @@ static pthread_key_t key; /* ends the runtime of a thread that ends */
 static void end(void *arg)
 {
     loop_t *loop = (loop_t *)arg;
+    if (loop != aco_i_loop) {
+        return; /* a child after fork(): it was the parent's */
+    }
     if (loop->at_end != NULL) {
         if (loop->at_end() != 0) {
             return; /* other threads may still refer to them */
@@ -162,6 +165,8 @@ void aco_i_run_turns(loop_t *loop, int (*fn)(void *), void *arg)
                    : most < LONGEST_PAUSE           ? 2 * most
                                                     : most;
         }
-    } while (result != -1);
-    enter_sleep(loop);
+    } while (result != -1 && aco_i_loop == loop);
+    if (aco_i_loop == loop) { /* else `fn` has called fork(), and this is the child */
+        enter_sleep(loop);
+    }
 }

@@ -218,7 +218,8 @@ typedef enum __attribute__((packed)) {
     TASK_READY,
     TASK_RUNNING,
     TASK_WAITING,
-    TASK_ENDED
+    TASK_ENDED,
+    TASK_IN_CHILD /* after it has called fork(); it has no loop then */
 } state_t;
 
 /* Why a task waits, for people. */
@@ -549,6 +550,8 @@ HIDDEN int aco_i_is_no_socket(const fd_t *entry);
 /* For two system calls that must not be parted by another task's. */
 SHARED void aco_i_lock_fd(fd_t *entry);
 SHARED void aco_i_unlock_fd(fd_t *entry);
+/* In a child after fork(): what was noted of descriptors is the parent's. */
+HIDDEN void aco_i_forget_descriptors(void);
 /* Leaves all descriptors to other loops: of a loop that ends, or may not run for long. */
 HIDDEN void aco_i_forget_loop(loop_t *loop);
 

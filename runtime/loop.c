@@ -13,6 +13,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -393,6 +394,16 @@ int aco_i_result(outcome_t outcome)
 
 /* ==== The loop =============================================================================== */
 
+/* In a child after fork(), nobody else runs if the task yields, and its end is that of the process,
+ * as for a process's last thread. */
+static ACO_NORETURN void run_in_child(aco_t *co)
+{
+    while (!co->is_end) {
+        aco_resume(co);
+    }
+    exit(EXIT_SUCCESS);
+}
+
 /* Switches to a task. When that is suspended or ends, returns the one that goes on: which it has
  * resumed, or which has resumed it; or NULL. */
 static inline aco_task_t *switch_to(loop_t *loop, aco_task_t *task)
@@ -414,6 +425,8 @@ static inline aco_task_t *switch_to(loop_t *loop, aco_task_t *task)
             task->suspended = task->co;
             push_ready(loop, task);
         }
+    } else if (task->state == TASK_IN_CHILD) {
+        run_in_child(task->co);
     }
     aco_task_t *next = loop->resumed;
     loop->resumed = NULL;

@@ -196,6 +196,15 @@ void aco_i_forget_loop(loop_t *loop)
     loop->has_descriptors = 0;
 }
 
+void aco_i_forget_descriptors(void)
+{
+    for (int i = 0; i < PARTS; i++) {
+        if (parts[i] != NULL) {
+            memset(parts[i], 0, ENTRIES * sizeof(*parts[i]));
+        }
+    }
+}
+
 /* ==== Waiting ================================================================================ */
 
 /* Enters the open wait of `node`. 0: it is entered; 1: something has happened since `since`; or -1

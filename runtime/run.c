@@ -21,8 +21,10 @@
 #define MOST_HELPERS_FOR_NAMES 16
 
 static struct {
-    lock_t lock;
+    lock_t lock; /* of all that follows */
     runtime_t *first;
+    runtime_t *parents; /* in a child: the parent's, to which frames of its caller may refer */
+    int is_fork_watched;
 } all;
 
 /* ==== A loop ================================================================================= */
@@ -170,6 +172,51 @@ static int start_threads(runtime_t *runtime, start_t *start, thread_arg_t *args)
     }
     errno = error;
     return -1;
+}
+
+/* ==== After fork() =========================================================================== */
+
+static void close_one(int *fd)
+{
+    if (*fd >= 0) {
+        aco_i_libc.close(*fd);
+        *fd = -1;
+    }
+}
+
+/* A child has none of the runtimes: their threads are not there, and their epoll instances are the
+ * parent's, too. */
+static void begin_child(void)
+{
+    if (aco_i_loop != NULL && aco_i_loop->running != NULL) {
+        aco_i_loop->running->state = TASK_IN_CHILD;
+    }
+    aco_i_loop = NULL;
+    memset(&all.lock, 0, sizeof(all.lock)); /* perhaps of a thread that is not there */
+    runtime_t **link = &all.first;
+    for (; *link != NULL; link = &(*link)->next) {
+        for (int i = 0; i < (*link)->ct_loops; i++) {
+            loop_t *loop = &(*link)->loops[i];
+            close_one(&loop->event_fd);
+            close_one(&loop->epoll_fd);
+            close_one(&loop->timer_fd);
+        }
+    }
+    *link = all.parents;
+    all.parents = all.first;
+    all.first = NULL;
+    aco_i_forget_descriptors();
+}
+
+/* 0, or -1 with errno. */
+static int watch_fork(void)
+{
+    lock(&all.lock);
+    int error = all.is_fork_watched ? 0 : pthread_atfork(NULL, NULL, begin_child);
+    all.is_fork_watched = error == 0;
+    unlock(&all.lock);
+    errno = error != 0 ? error : errno;
+    return error != 0 ? -1 : 0;
 }
 
 /* ==== A runtime ============================================================================== */
@@ -321,7 +368,8 @@ runtime_t *aco_i_begin_runtime(const aco_run_options_t *options)
         aco_i_check_hooks();
     }
     aco_i_begin_watch();
-    runtime_t *runtime = new_runtime(options == NULL ? &defaults : options);
+    runtime_t *runtime = watch_fork() != 0 ? NULL
+                                           : new_runtime(options == NULL ? &defaults : options);
     if (runtime != NULL && begin_loop(&runtime->loops[0]) != 0) {
         int error = errno;
         end_loop(&runtime->loops[0]);

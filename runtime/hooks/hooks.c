@@ -99,9 +99,10 @@ int aco_i_is_in_child(void)
     return getpid() != process;
 }
 
-static void end_in_child(void)
+/* The runtime itself sees to it that its tasks and descriptors are left to the parent. */
+static void begin_child(void)
 {
-    aco_i_loop = NULL;
+    process = getpid();
     aco_i_forget_waits();
 }
 
@@ -115,5 +116,5 @@ static __attribute__((constructor)) void start(void)
     give_to_runtime();
     process = getpid();
     aco_i_check_hooks = check_hooks;
-    pthread_atfork(NULL, NULL, end_in_child);
+    pthread_atfork(NULL, NULL, begin_child);
 }

@@ -39,7 +39,8 @@ static inline int is_in_task(void)
            !loop->running->is_unhooked;
 }
 
-/* Whether the caller is a child after fork() or vfork() of a process that started the hooks. */
+/* Whether the caller is a child after vfork(), which has its parent's memory but descriptors of its
+ * own. */
 HIDDEN int aco_i_is_in_child(void);
 
 /* A hook. The section "aco_hooks" is an array of them, in which hooks.c finds all. */

@@ -5,7 +5,9 @@
 #include "tasks.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -214,6 +216,169 @@ static void stops_and_errors_are_told(void **state)
     assert_true(has_exited(status, 3));
 }
 
+/* ==== fork() ================================================================================= */
+
+#define PATIENCE (60 * INT64_C(1000000000)) /* ns; more than any machine needs */
+
+typedef struct {
+    int ends[2]; /* of a pipe into which tasks write as they end */
+    int conn[2]; /* a connection on whose first end a task waits */
+    int has_read;
+} forked_t;
+
+static void *writes_at_its_end(void *arg)
+{
+    aco_yield();
+    aco_yield();
+    CHECK(write(((forked_t *)arg)->ends[1], "t", 1) == 1);
+    return NULL;
+}
+
+static void *reads_conn(void *arg)
+{
+    forked_t *f = (forked_t *)arg;
+    char byte;
+    aco_within(PATIENCE)
+    {
+        CHECK(aco_read(f->conn[0], &byte, 1) == 1);
+    }
+    f->has_read = 1;
+    return NULL;
+}
+
+static void must(int is_true, int code)
+{
+    if (!is_true) {
+        _exit(code);
+    }
+}
+
+/* Whether the process has a loop's epoll instance. */
+static int has_epoll(void)
+{
+    int ct = 0;
+    for (int fd = 0; fd < 64; fd++) {
+        char name[32], target[64] = "";
+        snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+        ct += readlink(name, target, sizeof(target) - 1) > 0 && strstr(target, "eventpoll") != NULL;
+    }
+    return ct != 0;
+}
+
+/* What a task may do in a child. */
+static void live_without_runtime(forked_t *f)
+{
+    char byte = 'c';
+    int fds[2];
+    must(!has_epoll(), 9);
+    must(aco_self() == NULL && aco_go(writes_at_its_end, f) < 0 && errno == EPERM, 10);
+    must(pipe(fds) == 0 && aco_write(fds[1], &byte, 1) == 1 && aco_read(fds[0], &byte, 1) == 1, 11);
+    must(aco_close(fds[0]) == 0 && aco_close(f->conn[0]) == 0, 12);
+    must(aco_sleep(MS) == 0 && aco_deadline() == INT64_MAX, 13);
+    aco_print_tasks(stderr); /* there is none */
+    aco_yield();
+    aco_yield();
+    must(aco_self() == NULL, 14);
+}
+
+static int says_nothing(int fd)
+{
+    struct pollfd polled = {fd, POLLIN, 0};
+    return poll(&polled, 1, 0) == 0;
+}
+
+/* Forks in a task while another one waits and a third is ready. The child returns, too. */
+static void *returns_twice(void *arg)
+{
+    forked_t *f = (forked_t *)arg;
+    CHECK(aco_go(reads_conn, f) == 0);
+    aco_yield();
+    CHECK(aco_go(writes_at_its_end, f) == 0);
+    aco_yield();
+    CHECK(has_epoll());
+    pid_t child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        live_without_runtime(f);
+        return arg; /* which ends it */
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && has_exited(status, 0)); /* no other task runs */
+    CHECK(says_nothing(f->ends[0]));
+    CHECK(!f->has_read && write(f->conn[1], "x", 1) == 1);
+    return arg;
+}
+
+static void a_child_leaves_all_tasks_to_its_parent(void **state)
+{
+    (void)state;
+    for (int ct_threads = 1; ct_threads <= 2; ct_threads++) {
+        forked_t f = {.has_read = 0};
+        char bytes[4];
+        assert_int_equal(pipe(f.ends) | socketpair(AF_UNIX, SOCK_STREAM, 0, f.conn), 0);
+        fflush(stdout);
+        run_tasks_on(ct_threads, returns_twice, &f);
+        assert_true(f.has_read);
+        close(f.ends[1]);
+        assert_int_equal(read(f.ends[0], bytes, sizeof(bytes)), 1);
+        close(f.ends[0]);
+        aco_close(f.conn[0]);
+        close(f.conn[1]);
+    }
+}
+
+static void *waits_for_input(void *arg)
+{
+    const forked_t *f = (const forked_t *)arg;
+    CHECK(aco_wait_fd(f->conn[0], POLLIN) == POLLIN);
+    return NULL;
+}
+
+/* Writes `end` once the other task waits. */
+static void *waits_beside(void *arg)
+{
+    forked_t *f = (forked_t *)arg;
+    CHECK(aco_go(waits_for_input, f) == 0);
+    aco_yield();
+    CHECK(write(f->ends[1], "w", 1) == 1);
+    return NULL;
+}
+
+static void *run_beside(void *arg)
+{
+    CHECK(aco_run(NULL, waits_beside, arg, NULL) == 0);
+    return NULL;
+}
+
+/* Although a task of another thread waits for the same descriptor, in the parent. */
+static void a_child_may_run_its_own_tasks(void **state)
+{
+    (void)state;
+    forked_t f = {.has_read = 0};
+    char byte;
+    pthread_t thread;
+    int status;
+    ct_failed = 0;
+    assert_int_equal(pipe(f.ends) | socketpair(AF_UNIX, SOCK_STREAM, 0, f.conn), 0);
+    assert_int_equal(pthread_create(&thread, NULL, run_beside, &f), 0);
+    assert_int_equal(read(f.ends[0], &byte, 1), 1);
+    pid_t child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        f.ends[1] = f.conn[1]; /* so that the wait ends */
+        run_beside(&f);
+        _exit(ct_failed);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(has_exited(status, 0));
+    pthread_join(thread, NULL);
+    assert_int_equal(ct_failed, 0);
+    for (int i = 0; i < 2; i++) {
+        close(f.ends[i]);
+        aco_close(f.conn[i]);
+    }
+}
+
 /* ==== Signals ================================================================================ */
 
 static sigset_t signals;
@@ -275,8 +440,12 @@ static void tasks_wait_for_signals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(children_end_in_any_order),   cmocka_unit_test(several_wait_for_any_child),
-        cmocka_unit_test(who_gives_up_takes_no_child), cmocka_unit_test(stops_and_errors_are_told),
+        cmocka_unit_test(children_end_in_any_order),
+        cmocka_unit_test(several_wait_for_any_child),
+        cmocka_unit_test(who_gives_up_takes_no_child),
+        cmocka_unit_test(stops_and_errors_are_told),
+        cmocka_unit_test(a_child_leaves_all_tasks_to_its_parent),
+        cmocka_unit_test(a_child_may_run_its_own_tasks),
         cmocka_unit_test(tasks_wait_for_signals),
     };
     return cmocka_run_group_tests_name("process", tests, NULL, NULL);

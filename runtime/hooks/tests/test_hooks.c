@@ -350,7 +350,15 @@ static void *forks(void *arg)
 static void test_children(void **state)
 {
     (void)state;
+    int status;
     run_tasks(forks, NULL);
+    pid_t pid = fork(); /* as daemon(): the child may have tasks, and hooks for them */
+    if (pid == 0) {
+        alarm(60); /* if it waits for ever */
+        _exit(aco_run(NULL, closes, NULL, NULL) == 0 && ct_failed == 0 ? 0 : 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
 }
 
 /* ==== Connections and FIFOs ================================================================== */
