@@ -254,11 +254,10 @@ struct aco_task_s {
     aco_task_t *next; /* in a ready queue, an inbox or a list of free ones */
     loop_t *loop;     /* NULL: of a thread, or of a task that any thread may start */
     runtime_t *runtime;
-    int wait;       /* outcome_t; atomic */
-    int error;      /* errno, while it does not run */
-    const char *sp; /* about where its stack pointer is, while it does not run */
-    int is_woken;   /* of a thread: a futex; atomic. Of a task: its wake is in a trace */
-    state_t state;  /* of its loop's thread */
+    int wait;      /* outcome_t; atomic */
+    int error;     /* errno, while it does not run */
+    int is_woken;  /* of a thread: a futex; atomic. Of a task: its wake is in a trace */
+    state_t state; /* of its loop's thread */
     reason_t reason;
     char shares_stack;
     char is_joinable;
@@ -281,7 +280,6 @@ struct aco_task_s {
     void *(*fn)(void *);
     void *arg; /* and its result */
     const char *name;
-    const char *stack_top;
     size_t stack_sz; /* bytes; 0: the pool's */
     uint64_t id;
     aco_task_t *joiner;
@@ -726,6 +724,7 @@ HIDDEN void aco_i_end_places(void);
 typedef struct {
     int ct;
     uintptr_t pcs[ACO_I_MOST_FRAMES];
+    size_t stack_use; /* bytes of the task's own stack; 0: not known */
 } aco_i_place_t;
 
 /* Sets `registers` to those of the function that contains it. */
@@ -746,7 +745,7 @@ typedef struct {
     __asm__ volatile("auipc %0, 0\n\tmv %1, sp\n\tmv %2, s0"                                       \
                      : "=&r"((registers).pc), "=&r"((registers).sp), "=&r"((registers).bp))
 #else
-#define ACO_I_HERE(registers) ((registers).pc = (registers).sp = 0)
+#define ACO_I_HERE(registers) ((registers).sp = (uintptr_t)__builtin_frame_address(0))
 #endif
 
 /* Those of what a signal has interrupted. */
@@ -768,8 +767,9 @@ extern HIDDEN const char *const aco_i_reason_names[CT_REASONS];
  * of what its handler has interrupted. */
 HIDDEN void aco_i_list_tasks(aco_i_text_t *text, const aco_i_registers_t *registers);
 HIDDEN void aco_i_put_frames(aco_i_text_t *text, const aco_i_place_t *place);
-/* The line of a task, which was read from memory, and its name alone. */
-HIDDEN void aco_i_put_task(aco_i_text_t *text, const aco_task_t *task, int64_t now);
+/* The line of a task, which was read from memory as its place was, and its name alone. */
+HIDDEN void aco_i_put_task(aco_i_text_t *text, const aco_task_t *task, const aco_i_place_t *place,
+                           int64_t now);
 HIDDEN void aco_i_put_name(aco_i_text_t *text, const aco_task_t *task);
 
 /* ---- trace.c ---- */

@@ -135,13 +135,13 @@ static uint64_t check_cycle(const aco_task_t *first)
 static void put_edge(aco_i_text_t *text, const aco_task_t *at)
 {
     aco_task_t task, holder;
-    aco_i_place_t place = {.ct = 0};
+    aco_i_place_t place;
     const aco_task_t *next = find_edge(at)->holder;
     if (!read_task(at, &task)) {
         return;
     }
-    aco_i_put_task(text, &task, aco_i_clock());
     aco_i_place_of(&task, &place);
+    aco_i_put_task(text, &task, &place, aco_i_clock());
     aco_i_put_frames(text, &place);
     if (next != NULL && read_task(next, &holder)) {
         int is_lock = task.reason == FOR_MUTEX || task.reason == FOR_RWLOCK;
@@ -210,8 +210,8 @@ static void look_for_holders(int64_t limit)
             aco_i_begin_places();
             aco_i_put(&text, "aco: watchdog: a lock is held over a wait, and others want it:\n");
             put_edge(&text, edge->task);
-            aco_i_put_task(&text, &holder, now);
             aco_i_place_of(&holder, &place);
+            aco_i_put_task(&text, &holder, &place, now);
             aco_i_put_frames(&text, &place);
             aco_i_end_places();
             aco_i_flush(&text);

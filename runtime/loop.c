@@ -298,11 +298,9 @@ static inline void switch_away(loop_t *loop, aco_task_t *task)
 {
     aco_t *co = aco_get_co();
     task->suspended = co;
-    task->sp = (const char *)__builtin_frame_address(0);
     task->state = TASK_WAITING;
     task->error = *loop->error;
     if (co != task->co) {
-        task->sp = NULL; /* on another stack */
         suspend_inner(loop, co);
         return;
     }

@@ -90,7 +90,8 @@ static void add_frames(aco_i_place_t *place, const aco_i_registers_t *registers,
                               ACO_I_MOST_FRAMES - place->ct);
 }
 
-/* Adds the frames of a suspended coroutine, in place or saved out. Returns its parent. */
+/* Adds the frames of a suspended coroutine, in place or saved out, and what it uses of its stack.
+ * Returns its parent. */
 static aco_t *add_suspended(const aco_t *at, aco_i_place_t *place, copy_t *copy)
 {
     aco_t co;
@@ -105,6 +106,7 @@ static aco_t *add_suspended(const aco_t *at, aco_i_place_t *place, copy_t *copy)
     if (registers.sp < (uintptr_t)share.ptr || registers.sp >= (uintptr_t)share.align_retptr) {
         return NULL;
     }
+    place->stack_use = sz;
     const char *from = (const char *)registers.sp;
     if (!co.is_owner) {
         from = (const char *)co.save_stack.ptr;
@@ -124,6 +126,7 @@ static void add_all_suspended(const aco_t *co, const aco_t *last, aco_i_place_t 
         is_last = co == last;
         co = place->ct < ACO_I_MOST_FRAMES ? add_suspended(co, place, copy) : NULL;
     }
+    place->stack_use = is_last ? place->stack_use : 0; /* of the task's own */
 }
 
 /* aco_i_wait() switches in several places, which are all the same to its callers. */
@@ -141,7 +144,7 @@ static void leave_out_wait(aco_i_place_t *place)
 void aco_i_place_of(const aco_task_t *task, aco_i_place_t *place)
 {
     static copy_t copy;
-    place->ct = 0;
+    *place = (aco_i_place_t){.ct = 0};
     add_all_suspended(task->suspended, task->co, place, &copy);
     leave_out_wait(place);
 }
@@ -170,7 +173,7 @@ static void find_running(const aco_task_t *task, const aco_i_registers_t *regist
                          aco_i_place_t *place, copy_t *copy)
 {
     const aco_t *co = aco_gtls_co;
-    place->ct = 0;
+    *place = (aco_i_place_t){.ct = 0};
     if (co == NULL || co->share_stack == NULL || registers->sp == 0) {
         return;
     }
@@ -180,6 +183,8 @@ static void find_running(const aco_task_t *task, const aco_i_registers_t *regist
     add_frames(place, registers, &stack);
     if (co != task->co) {
         add_all_suspended(co->main_co, task->co, place, copy);
+    } else {
+        place->stack_use = sz;
     }
 }
 
@@ -237,7 +242,7 @@ void aco_i_ask_place(loop_t *loop, const aco_task_t *task, aco_i_place_t *place)
 {
     int64_t until = aco_i_clock() + ANSWER_TIME;
     int asked = ASKED;
-    place->ct = 0;
+    *place = (aco_i_place_t){.ct = 0};
     if (!take_signal()) {
         return;
     }

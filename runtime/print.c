@@ -120,7 +120,7 @@ static void add_to_entry(entry_t *entry, const aco_task_t *task)
 /* Where the task is, as far as that can be told in time; `task` is what it was meanwhile. */
 static void find_place(const aco_task_t *at, aco_task_t *task, aco_i_place_t *place)
 {
-    place->ct = 0;
+    *place = (aco_i_place_t){.ct = 0};
     if (task->state == TASK_RUNNING) {
         if (task->loop == aco_i_loop) {
             aco_i_place_here(task, list->registers, place);
@@ -138,7 +138,7 @@ static void find_place(const aco_task_t *at, aco_task_t *task, aco_i_place_t *pl
             task->since == before.since && task->id == before.id) {
             return;
         }
-        place->ct = 0; /* it has run meanwhile */
+        *place = (aco_i_place_t){.ct = 0}; /* it has run meanwhile */
     }
     *task = before;
 }
@@ -210,7 +210,8 @@ void aco_i_put_name(aco_i_text_t *text, const aco_task_t *task)
     aco_i_put(text, "\"");
 }
 
-void aco_i_put_task(aco_i_text_t *text, const aco_task_t *task, int64_t now)
+void aco_i_put_task(aco_i_text_t *text, const aco_task_t *task, const aco_i_place_t *place,
+                    int64_t now)
 {
     aco_i_put(text, "task ");
     aco_i_put_number(text, task->id, 10);
@@ -233,9 +234,9 @@ void aco_i_put_task(aco_i_text_t *text, const aco_task_t *task, int64_t now)
         aco_i_put_time(text, task->deadline - now);
         aco_i_put(text, " s");
     }
-    if (task->state != TASK_RUNNING && task->sp != NULL) {
+    if (place->stack_use != 0) {
         aco_i_put(text, ", ");
-        aco_i_put_number(text, (uint64_t)(task->stack_top - task->sp), 10);
+        aco_i_put_number(text, place->stack_use, 10);
         aco_i_put(text, " bytes of stack");
     }
     aco_i_put(text, task->is_cancelled ? ", cancelled\n" : "\n");
@@ -263,7 +264,7 @@ static void put_list(aco_i_text_t *text)
     sort();
     for (size_t i = 0; i < list->ct; i++) {
         const entry_t *entry = &list->entries[list->order[i]];
-        aco_i_put_task(text, &entry->first, list->now);
+        aco_i_put_task(text, &entry->first, &entry->place, list->now);
         if (entry->ct > 1) {
             put_others(text, entry);
         }

@@ -191,7 +191,6 @@ int aco_i_start(loop_t *loop, aco_task_t *task, aco_share_stack_t *stack)
     if (task->co == NULL) {
         return -1;
     }
-    task->stack_top = (const char *)task->co->share_stack->align_retptr;
     loop->ct_tasks++;
     loop->ct_later -= task->starts_later != 0;
     loop->ct_started++;

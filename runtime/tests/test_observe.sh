@@ -35,7 +35,7 @@ check_list() {
     says "^task \\d+ \"sleeper\": waits for a time since .* bytes of stack\\n    and 199 like it, the last since \\d+\\.\\d{3} s: (\\d+, ){8}\\.\\.\\.\\n$at sleeps\\+0x"
     says "^task \\d+ \"\": waits for a mutex since .*\\n    and 4 like it, .*\\n$at locks_inside\\+0x.*\\n$at locks\\+0x"
     says "^task \\d+ \"reader\": waits for input of descriptor \\d+ since .*\\n    and 4 like it, .*\\n$at reads\\+0x\\w+ \\(observe_sample\\+0x\\w+\\)\\n"
-    says "^task \\d+ \"computer\": running\\n    at computes\\+0x"
+    says "^task \\d+ \"computer\": running, \\d+ bytes of stack\\n    at computes\\+0x"
     says "^task \\d+ \"\": waits for a time .*\\n$at generates\\+0x.*\\n$at resumes\\+0x"
     (($(grep -c '^task' "$TMP/said") <= 8)) || fail "$WHAT: more entries than kinds of tasks"
 }
@@ -46,7 +46,7 @@ dies() {
     run_to_death timeout 60 "${RUN[@]}" "$TMP/observe_sample" "$2"
     ((STATUS == $1)) || { cat "$TMP/said" >&2; fail "$WHAT: status $STATUS instead of $1"; }
     says '^The process ends by signal \d+. Its tasks:\n'
-    says "^task \\d+ \"culprit\": running\\n(    at .*\\n)*    at $3[\\w.]*\\+0x"
+    says "^task \\d+ \"culprit\": running, \\d+ bytes of stack\\n(    at .*\\n)*    at $3[\\w.]*\\+0x"
     check_list
 }
 
@@ -54,7 +54,7 @@ check_lists() {
     COMMAND=$* WHAT="$*: a list"
     build observe_sample "$@"
     must "$WHAT" timeout 60 "${RUN[@]}" "$TMP/observe_sample" print
-    says "^task \\d+ \"\": running\\n    at aco_print_tasks\\+0x.*\\n    at first\\+0x"
+    says "^task \\d+ \"\": running, \\d+ bytes of stack\\n    at aco_print_tasks\\+0x.*\\n    at first\\+0x"
     check_list
     dies 134 abort fails
     dies 134 misuse 'aco_mutex_unlock.*\n(    at .*\n)*    at fails'

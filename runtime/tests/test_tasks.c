@@ -669,6 +669,20 @@ static void values_are_the_tasks_own(void **state)
 
 /* ==== Seen from outside ====================================================================== */
 
+/* What the line of a task tells, in bytes; 0: nothing. */
+static size_t stack_use_of(const char *text, const char *name)
+{
+    const char *line = strstr(text, name), *end = line != NULL ? strchr(line, '\n') : NULL;
+    const char *unit = line != NULL ? strstr(line, " bytes of stack") : NULL;
+    if (unit == NULL || end < unit) {
+        return 0;
+    }
+    while (unit[-1] != ' ') {
+        unit--;
+    }
+    return strtoul(unit, NULL, 10);
+}
+
 static void *is_printed(void *arg)
 {
     aco_task_options_t options = {.name = "sleeper"};
@@ -680,9 +694,10 @@ static void *is_printed(void *arg)
     fclose(stream);
     CHECK(strstr(text, "\"sleeper\": waits for a time since") != NULL);
     CHECK(strstr(text, "\"\": running") != NULL);
-    const char *used = strstr(text, " bytes of stack");
-    CHECK(used != NULL && used[-1] >= '0' && used[-1] <= '9');
-    CHECK(strchr(text, '\n') < used || strstr(used + 1, " bytes of stack") == NULL); /* of one */
+    size_t used = stack_use_of(text, "\"\"");
+    CHECK(used > sizeof(text) && used < 65536);
+    used = stack_use_of(text, "\"sleeper\"");
+    CHECK(used > 0 && used < sizeof(text));
     aco_stats_t stats;
     aco_stats(&stats);
     CHECK(stats.ct_tasks == 2 && stats.ct_started == 2 && stats.ct_timers == 1);
