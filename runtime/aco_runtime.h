@@ -308,6 +308,10 @@ int aco_dial(const char *network, const char *address);
  * What follows may be used by tasks of different threads, and by threads that run no task. The
  * first to wait is the first to go on. Zero bytes initialise it, and nothing needs to be destroyed.
  * It must not be moved or freed while somebody waits. The fields are private.
+ *
+ * A lock that is unlocked is free, and the first to wait is woken. A task that runs may be faster;
+ * the other one then keeps its place, and after about 1 ms of that, the next unlock makes it the
+ * owner. So tasks that back off from what is locked, as std::scoped_lock does, come to an end.
  */
 typedef struct {
     char is_held;
@@ -322,6 +326,7 @@ typedef struct {
     aco_task_t *owner;
     aco_i_queue_t waiting;
     aco_i_lock_t lock;
+    char is_woken; /* one that waited will try again */
 } aco_mutex_t;
 int aco_mutex_lock(aco_mutex_t *mutex);
 int aco_mutex_try_lock(aco_mutex_t *mutex); /* EBUSY if it is locked */
@@ -333,6 +338,7 @@ typedef struct {
     size_t ct_readers;
     aco_i_queue_t waiting;
     aco_i_lock_t lock;
+    unsigned ct_woken; /* that waited, and will try again */
 } aco_rwlock_t;
 int aco_rwlock_read_lock(aco_rwlock_t *rwlock);
 int aco_rwlock_write_lock(aco_rwlock_t *rwlock);

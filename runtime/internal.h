@@ -173,7 +173,10 @@ typedef struct aco_i_node_s {
     struct aco_i_node_s *next, *prev;
     queue_t *queue; /* NULL: in none */
     aco_task_t *task;
-    void *item;  /* of a channel: the item, or where it goes */
+    union {
+        void *item;        /* of a channel: the item, or where it goes */
+        uintptr_t lost_at; /* of a lock: when its task first lost it to others; 0: it has not */
+    };
     size_t kind; /* for whoever takes it from the queue */
 } node_t;
 
@@ -184,6 +187,15 @@ static inline void enqueue(queue_t *queue, node_t *node)
     node->prev = queue->last;
     *(queue->last != NULL ? &queue->last->next : &queue->first) = node;
     queue->last = node;
+}
+
+static inline void enqueue_first(queue_t *queue, node_t *node)
+{
+    node->queue = queue;
+    node->next = queue->first;
+    node->prev = NULL;
+    *(queue->first != NULL ? &queue->first->prev : &queue->last) = node;
+    queue->first = node;
 }
 
 static inline void dequeue(node_t *node)

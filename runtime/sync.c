@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Mutexes and similar. Each has a lock and a queue of those who wait. What is given up goes to the
- * first of the queue at once, so nobody overtakes, and a task that was woken has what it waited
- * for.
+ * Mutexes and similar. Each has a lock and a queue of those who wait. What a semaphore gives up
+ * goes to the first of its queue at once, so nobody overtakes. A mutex that is unlocked is free for
+ * whoever comes first; see Fairness.
  */
 #include "internal.h"
 
@@ -22,13 +22,9 @@ node_t *aco_i_claim_first(queue_t *queue, outcome_t outcome)
     return NULL;
 }
 
-/* Waits in `queue`, whose lock is held, and released. */
-static outcome_t wait_in(queue_t *queue, lock_t *queue_lock, aco_task_t *self, reason_t reason,
-                         size_t kind)
+/* Waits in the queue that the task's node is in. Its lock is held, and released. */
+static outcome_t wait_in_place(aco_task_t *self, lock_t *queue_lock, reason_t reason)
 {
-    self->node.task = self;
-    self->node.kind = kind;
-    enqueue(queue, &self->node);
     aco_i_open_wait(self, reason);
     unlock(queue_lock);
     outcome_t outcome = aco_i_wait(self);
@@ -38,6 +34,14 @@ static outcome_t wait_in(queue_t *queue, lock_t *queue_lock, aco_task_t *self, r
         unlock(queue_lock);
     }
     return outcome;
+}
+
+/* Waits at the end of `queue`, whose lock is held, and released. */
+static outcome_t wait_in(queue_t *queue, lock_t *queue_lock, aco_task_t *self, reason_t reason)
+{
+    self->node.task = self;
+    enqueue(queue, &self->node);
+    return wait_in_place(self, queue_lock, reason);
 }
 
 /* Claims all of `queue`, and returns them as a list. */
@@ -62,9 +66,44 @@ static void make_all_ready(aco_task_t *first)
     }
 }
 
+/* ==== Fairness =============================================================================== */
+
+/*
+ * What is unlocked is free. A task that runs may lock it again without a switch, and tasks that
+ * lock several and back off from what is taken, as std::lock() does, come to an end: if each unlock
+ * chose the next owner, owners that have not run yet could have them back off for ever.
+ *
+ * The unlock wakes the first of the queue, which tries again. If others were faster, it waits at
+ * the front again; meanwhile nobody else is woken, so the order stays. Once it has been losing for
+ * PATIENCE, the next unlock makes it the owner.
+ */
+#define PATIENCE 1000u /* in units of 1024 ns */
+
+/* About the present time, never 0. */
+static uintptr_t moment_for(const aco_task_t *self)
+{
+    return (uintptr_t)((self->loop != NULL ? self->loop->now : aco_i_clock()) >> 10) | 1;
+}
+
+/* Whether the first of a queue is to be given what `self` unlocks. */
+static int is_impatient(const node_t *node, const aco_task_t *self)
+{
+    return node->lost_at != 0 && (intptr_t)(moment_for(self) - node->lost_at) >= (intptr_t)PATIENCE;
+}
+
+/* After a lock was lost to others: waits for it at the front of the queue, as wait_in_place(). */
+static outcome_t wait_again(queue_t *queue, lock_t *queue_lock, aco_task_t *self, reason_t reason)
+{
+    if (self->node.lost_at == 0) {
+        self->node.lost_at = moment_for(self);
+    }
+    enqueue_first(queue, &self->node);
+    return wait_in_place(self, queue_lock, reason);
+}
+
 /* ==== Mutexes ================================================================================ */
 
-/* No task waits for a mutex without an owner. */
+/* If tasks wait for a mutex without an owner, one was woken and will try to lock it. */
 static int try_lock(aco_mutex_t *mutex, aco_task_t *self)
 {
     aco_task_t *owner = NULL;
@@ -88,7 +127,18 @@ static __attribute__((noinline)) int lock_slowly(aco_mutex_t *mutex, aco_task_t 
         unlock(&mutex->lock);
         return 0;
     }
-    return aco_i_result(wait_in(&mutex->waiting, &mutex->lock, self, FOR_MUTEX, 0));
+    self->node.lost_at = 0;
+    outcome_t outcome = wait_in(&mutex->waiting, &mutex->lock, self, FOR_MUTEX);
+    while (outcome == WAIT_EVENT && __atomic_load_n(&mutex->owner, __ATOMIC_RELAXED) != self) {
+        lock(&mutex->lock);
+        mutex->is_woken = 0;
+        if (try_lock(mutex, self)) {
+            unlock(&mutex->lock);
+            return 0;
+        }
+        outcome = wait_again(&mutex->waiting, &mutex->lock, self, FOR_MUTEX);
+    }
+    return aco_i_result(outcome);
 }
 
 int aco_mutex_lock(aco_mutex_t *mutex)
@@ -106,47 +156,73 @@ int aco_mutex_try_lock(aco_mutex_t *mutex)
     return -1;
 }
 
+/* Of one that others wait for, perhaps. */
+static __attribute__((noinline)) void unlock_slowly(aco_mutex_t *mutex, const aco_task_t *self)
+{
+    lock(&mutex->lock);
+    node_t *first = mutex->is_woken ? NULL : aco_i_claim_first(&mutex->waiting, WAIT_EVENT);
+    aco_task_t *task = first != NULL ? first->task : NULL;
+    aco_task_t *owner = first != NULL && is_impatient(first, self) ? task : NULL;
+    mutex->is_woken |= owner != task;
+    __atomic_store_n(&mutex->owner, owner, __ATOMIC_RELEASE);
+    unlock(&mutex->lock);
+    if (task != NULL) {
+        aco_i_make_ready(task);
+    }
+}
+
 int aco_mutex_unlock(aco_mutex_t *mutex)
 {
-    if (__atomic_load_n(&mutex->owner, __ATOMIC_RELAXED) != aco_i_self()) {
+    const aco_task_t *self = aco_i_self();
+    if (__atomic_load_n(&mutex->owner, __ATOMIC_RELAXED) != self) {
         aco_i_misuse_of("aco_mutex_unlock",
                         "the caller has not locked it: unlock it where it was "
                         "locked");
     }
     if (is_alone() && mutex->waiting.first == NULL) {
         mutex->owner = NULL;
-        return 0;
-    }
-    lock(&mutex->lock);
-    node_t *next = aco_i_claim_first(&mutex->waiting, WAIT_EVENT);
-    aco_task_t *owner = next != NULL ? next->task : NULL;
-    __atomic_store_n(&mutex->owner, owner, __ATOMIC_RELEASE);
-    unlock(&mutex->lock);
-    if (owner != NULL) {
-        aco_i_make_ready(owner);
+    } else {
+        unlock_slowly(mutex, self);
     }
     return 0;
 }
 
 /* ==== Readers and writers ==================================================================== */
 
-enum { READER, WRITER };
+/* GIVEN: by an unlock. */
+enum { READER, WRITER, GIVEN };
 
-/* Lets in from the head of the queue whoever can be. Returns them as a list. */
-static aco_task_t *let_in(aco_rwlock_t *rwlock)
+static int is_open_to(const aco_rwlock_t *rwlock, size_t kind)
+{
+    return rwlock->writer == NULL && (kind == READER || rwlock->ct_readers == 0);
+}
+
+static void let_in(aco_rwlock_t *rwlock, aco_task_t *task, size_t kind)
+{
+    rwlock->ct_readers += kind == READER;
+    rwlock->writer = kind == WRITER ? task : NULL;
+}
+
+/* Wakes whoever could enter from the head of the queue: a writer, or readers; unless some who were
+ * woken have not tried yet. The lock is held. Returns them as a list. */
+static aco_task_t *wake_first(aco_rwlock_t *rwlock, const aco_task_t *self)
 {
     aco_task_t *first = NULL, **link = &first;
+    size_t kind = READER;
     node_t *node;
-    while ((node = rwlock->waiting.first) != NULL && rwlock->writer == NULL &&
-           (node->kind == READER || rwlock->ct_readers == 0)) {
+    int is_free = rwlock->ct_woken == 0;
+    while (is_free && kind == READER && (node = rwlock->waiting.first) != NULL &&
+           is_open_to(rwlock, node->kind) && (first == NULL || node->kind == READER)) {
         dequeue(node);
         if (!aco_i_claim(node->task, WAIT_EVENT)) {
             continue;
         }
-        if (node->kind == READER) {
-            rwlock->ct_readers++;
+        kind = node->kind;
+        if (is_impatient(node, self)) {
+            let_in(rwlock, node->task, kind);
+            node->kind = GIVEN;
         } else {
-            rwlock->writer = node->task;
+            rwlock->ct_woken++;
         }
         *link = node->task;
         link = &node->task->next;
@@ -155,35 +231,60 @@ static aco_task_t *let_in(aco_rwlock_t *rwlock)
     return first;
 }
 
+/* Unlocks, and has those run who may enter now. */
+static void unlock_and_wake(aco_rwlock_t *rwlock, const aco_task_t *self)
+{
+    aco_task_t *first = wake_first(rwlock, self);
+    unlock(&rwlock->lock);
+    make_all_ready(first);
+}
+
+/* Waits until the caller can enter. The lock is held, and released. */
+static int wait_to_enter(aco_rwlock_t *rwlock, aco_task_t *self, size_t kind)
+{
+    self->node.kind = kind;
+    self->node.lost_at = 0;
+    outcome_t outcome = wait_in(&rwlock->waiting, &rwlock->lock, self, FOR_RWLOCK);
+    while (outcome == WAIT_EVENT && self->node.kind != GIVEN) {
+        lock(&rwlock->lock);
+        rwlock->ct_woken--;
+        if (is_open_to(rwlock, kind)) {
+            let_in(rwlock, self, kind);
+            unlock_and_wake(rwlock, self);
+            return 0;
+        }
+        outcome = wait_again(&rwlock->waiting, &rwlock->lock, self, FOR_RWLOCK);
+    }
+    if (outcome != WAIT_EVENT) { /* those behind may have waited for this one alone */
+        lock(&rwlock->lock);
+        unlock_and_wake(rwlock, self);
+    }
+    return aco_i_result(outcome);
+}
+
+/* Whether it is free, or has readers and nobody wants to write. */
+static int is_open_to_new(const aco_rwlock_t *rwlock, size_t kind)
+{
+    int is_wanted = rwlock->waiting.first != NULL || rwlock->ct_woken != 0;
+    return is_open_to(rwlock, kind) && (rwlock->ct_readers == 0 || !is_wanted);
+}
+
 static int enter(aco_rwlock_t *rwlock, size_t kind, int may_wait)
 {
     aco_task_t *self = aco_i_self();
     lock(&rwlock->lock);
-    if (rwlock->writer == self) {
-        unlock(&rwlock->lock);
-        errno = may_wait ? EDEADLK : EBUSY;
-        return -1;
-    }
-    if (rwlock->writer == NULL && rwlock->waiting.first == NULL &&
-        (kind == READER || rwlock->ct_readers == 0)) {
-        rwlock->ct_readers += kind == READER;
-        rwlock->writer = kind == WRITER ? self : NULL;
+    int is_writer = rwlock->writer == self;
+    if (!is_writer && is_open_to_new(rwlock, kind)) {
+        let_in(rwlock, self, kind);
         unlock(&rwlock->lock);
         return 0;
     }
-    if (!may_wait) {
-        unlock(&rwlock->lock);
-        errno = EBUSY;
-        return -1;
+    if (may_wait && !is_writer) {
+        return wait_to_enter(rwlock, self, kind);
     }
-    outcome_t outcome = wait_in(&rwlock->waiting, &rwlock->lock, self, FOR_RWLOCK, kind);
-    if (outcome != WAIT_EVENT) { /* those behind may have waited for this one alone */
-        lock(&rwlock->lock);
-        aco_task_t *first = let_in(rwlock);
-        unlock(&rwlock->lock);
-        make_all_ready(first);
-    }
-    return aco_i_result(outcome);
+    unlock(&rwlock->lock);
+    errno = may_wait ? EDEADLK : EBUSY;
+    return -1;
 }
 
 int aco_rwlock_read_lock(aco_rwlock_t *rwlock)
@@ -208,17 +309,16 @@ int aco_rwlock_try_write_lock(aco_rwlock_t *rwlock)
 
 int aco_rwlock_unlock(aco_rwlock_t *rwlock)
 {
+    const aco_task_t *self = aco_i_self();
     lock(&rwlock->lock);
-    if (rwlock->writer != NULL ? rwlock->writer != aco_i_self() : rwlock->ct_readers == 0) {
+    if (rwlock->writer != NULL ? rwlock->writer != self : rwlock->ct_readers == 0) {
         aco_i_misuse_of("aco_rwlock_unlock",
                         "the caller has not locked it: unlock it where it was "
                         "locked");
     }
     rwlock->ct_readers -= rwlock->writer == NULL;
     rwlock->writer = NULL;
-    aco_task_t *first = let_in(rwlock);
-    unlock(&rwlock->lock);
-    make_all_ready(first);
+    unlock_and_wake(rwlock, self);
     return 0;
 }
 
@@ -293,7 +393,7 @@ int aco_semaphore_acquire(aco_semaphore_t *semaphore)
 {
     return take_one(semaphore) ? 0
                                : aco_i_result(wait_in(&semaphore->waiting, &semaphore->lock,
-                                                      aco_i_self(), FOR_SEMAPHORE, 0));
+                                                      aco_i_self(), FOR_SEMAPHORE));
 }
 
 int aco_semaphore_try_acquire(aco_semaphore_t *semaphore)
@@ -356,7 +456,7 @@ int aco_wait_group_wait(aco_wait_group_t *wait_group)
         return 0;
     }
     return aco_i_result(
-        wait_in(&wait_group->waiting, &wait_group->lock, aco_i_self(), FOR_WAIT_GROUP, 0));
+        wait_in(&wait_group->waiting, &wait_group->lock, aco_i_self(), FOR_WAIT_GROUP));
 }
 
 /* ==== Once =================================================================================== */

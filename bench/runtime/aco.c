@@ -215,7 +215,7 @@ static void measure_mutex(long n)
     check(ct_done == n, "the mutex was not locked");
 }
 
-/* From the first yield on, each lock waits for the other task's unlock, which hands it over. */
+/* From the first yield on, the other task waits for the lock. */
 static void *lock_often(void *ct)
 {
     for (long i = 0; i < (long)(intptr_t)ct; i++) {

@@ -8,7 +8,8 @@
  * came. What is checked:
  *   - a wait ends at the instant at which something ends it, not later: time stands still while a
  * task can run;
- *   - who is first in the queue is first to go on, and nobody goes on who is not;
+ *   - who is first in the queue is first to go on, and nobody goes on who is not; but a mutex that
+ * is unlocked is free for others, too, until the first one has been losing for 1 ms;
  *   - each item that was sent is received once, in order, unless its send has failed;
  *   - a deadline and a cancellation end a wait then and there, and a shield keeps them off;
  *   - a loop that would sleep for ever has no task that could go on.
@@ -32,11 +33,13 @@
 #define CT_OBJECTS 2 /* of each kind */
 #define MAX_QUEUE 4096
 #define MAX_STEPS 24
-#define GRANTED (-1)
 #define MAX_ITEMS 65536
+#define LONG_UNIT 10000 /* ns; 100 of these are the 1 ms after which a lock is given */
 
 static unsigned long seed, program_no;
 static int64_t now;
+static int64_t unit; /* of all times of a program, in ns */
+static long ct_given;
 
 static void fail(const char *what, int line)
 {
@@ -130,7 +133,8 @@ static void leave_line(line_t *line, long entry)
 
 static struct {
     aco_mutex_t it;
-    long holder; /* 0: none; GRANTED: who has had no turn since */
+    long holder;      /* 0: none */
+    int64_t freed_at; /* when it last became free */
     line_t line;
 } mutexes[CT_OBJECTS];
 
@@ -156,7 +160,8 @@ typedef struct {
     int64_t cancelled_at; /* -1: it is not */
     int64_t deadline;     /* of its wait */
     int ct_shields;
-    int is_granted; /* what it waits in line for is its own, and it has had no turn since */
+    int is_granted;   /* what it waits in line for is its own, and it has had no turn since */
+    int64_t woken_at; /* first, in the line of a mutex; -1: it was not */
     int has_ended, is_joined;
 } actor_t;
 static actor_t actors[MAX_TASKS];
@@ -197,6 +202,7 @@ static void begin_wait(actor_t *self, line_t *line)
 {
     self->deadline = aco_deadline();
     self->is_granted = 0;
+    self->woken_at = -1;
     if (line != NULL) {
         join_line(line, self->no);
     }
@@ -237,32 +243,73 @@ static void *acts(void *arg);
 
 static void sleeps(actor_t *self)
 {
-    int64_t ns = below(200), until = now + ns, since = now;
+    int64_t ns = below(200) * unit, until = now + ns, since = now;
     if (ended_well(self, aco_sleep(ns), since)) {
         CHECK(now == until);
     }
 }
 
+/* The first in a line whose wait was not ended otherwise, before `end` in it; NULL: none. */
+static actor_t *first_of(const line_t *line, long end)
+{
+    for (size_t i = line->first; i < line->end && line->entries[i] != end; i++) {
+        if (!is_cut(line->entries[i])) {
+            return &actors[line->entries[i] - 1];
+        }
+    }
+    return NULL;
+}
+
+static int takes_mutex(actor_t *self, size_t i)
+{
+    int64_t since = now;
+    line_t *line = &mutexes[i].line;
+    int is_free = mutexes[i].holder == 0;
+    CHECK(!is_free || first_of(line, 0) == NULL || mutexes[i].freed_at == now);
+    mutexes[i].holder = is_free ? self->no : mutexes[i].holder;
+    begin_wait(self, is_free ? NULL : line);
+    int is_locked = ended_well(self, aco_mutex_lock(&mutexes[i].it), since);
+    CHECK(is_locked || (!is_free && !self->is_granted));
+    if (!is_free) {
+        CHECK(!is_locked || mutexes[i].holder == (self->is_granted ? self->no : 0));
+        CHECK(!is_locked || first_of(line, self->no) == NULL);
+        leave_line(line, self->no);
+    }
+    return is_locked;
+}
+
+/* Time as sync.c measures it. */
+static int64_t moment(int64_t ns)
+{
+    return (ns >> 10) | 1;
+}
+
+/* Who was woken and is to try again tries in this very instant, and waits on if it has lost. */
+static void gives_up_mutex(size_t i)
+{
+    actor_t *first = mutexes[i].it.is_woken ? NULL : first_of(&mutexes[i].line, 0);
+    mutexes[i].holder = 0;
+    mutexes[i].freed_at = now;
+    if (first != NULL && first->woken_at >= 0 && moment(now) - moment(first->woken_at) >= 1000) {
+        mutexes[i].holder = first->no;
+        first->is_granted = 1;
+        ct_given++;
+    } else if (first != NULL && first->woken_at < 0) {
+        first->woken_at = now;
+    }
+    CHECK(aco_mutex_unlock(&mutexes[i].it) == 0);
+}
+
 static void locks(actor_t *self, int depth)
 {
     size_t i = below(CT_OBJECTS);
-    int64_t since = now;
     if (mutexes[i].holder == self->no) {
         CHECK(aco_mutex_lock(&mutexes[i].it) == -1 && errno == EDEADLK);
         return;
     }
-    int is_free = mutexes[i].holder == 0;
-    mutexes[i].holder = is_free ? self->no : mutexes[i].holder;
-    begin_wait(self, is_free ? NULL : &mutexes[i].line);
-    int is_locked = ended_well(self, aco_mutex_lock(&mutexes[i].it), since);
-    CHECK(is_locked == (is_free || self->is_granted));
-    if (!is_free) {
-        leave_line(&mutexes[i].line, self->no);
-    }
-    if (!is_locked) {
+    if (!takes_mutex(self, i)) {
         return;
     }
-    CHECK(mutexes[i].holder == (is_free ? self->no : GRANTED));
     mutexes[i].holder = self->no;
     if (below(2) == 0) {
         aco_yield();
@@ -270,8 +317,7 @@ static void locks(actor_t *self, int depth)
         sleeps(self);
     }
     CHECK(mutexes[i].holder == self->no);
-    mutexes[i].holder = grant(&mutexes[i].line) ? GRANTED : 0;
-    CHECK(aco_mutex_unlock(&mutexes[i].it) == 0);
+    gives_up_mutex(i);
 }
 
 static void acquires(actor_t *self)
@@ -427,7 +473,7 @@ static void act(actor_t *self, int depth);
 
 static void acts_within(actor_t *self, int depth)
 {
-    aco_within((int64_t)below(300))
+    aco_within(below(300) * unit)
     {
         for (unsigned i = below(4); i != 0; i--) {
             act(self, depth + 1);
@@ -440,7 +486,7 @@ static void acts_shielded(actor_t *self, int depth)
     aco_shielded
     {
         self->ct_shields++;
-        aco_within((int64_t)below(300))
+        aco_within(below(300) * unit)
         {
             act(self, depth + 1);
         }
@@ -496,7 +542,7 @@ static void act(actor_t *self, int depth)
 static void *acts(void *arg)
 {
     actor_t *self = (actor_t *)arg;
-    aco_within(10000)
+    aco_within(10000 * unit)
     { /* so that each program ends */
         for (unsigned i = below(MAX_STEPS); i != 0; i--) {
             act(self, 0);
@@ -513,14 +559,14 @@ static void *runs_a_program(void *arg)
     for (unsigned i = 1 + below(6); i != 0; i--) {
         spawns(NULL);
     }
-    aco_sleep(below(1000));
+    aco_sleep(below(1000) * unit);
     chans[0].is_closed = below(2) == 0;
     if (chans[0].is_closed) {
         CHECK(aco_chan_close(chans[0].it) == 0);
     }
     for (long i = 0; i < ct_actors; i++) { /* more are made meanwhile */
         while (!actors[i].has_ended) {
-            aco_sleep(100);
+            aco_sleep(100 * unit);
         }
         if (!actors[i].is_joined) {
             actors[i].is_joined = 1;
@@ -537,6 +583,7 @@ static void run_program(void)
     memset(chans, 0, sizeof(chans));
     ct_actors = last_item = 0;
     random_state = seed * UINT64_C(0x9e3779b97f4a7c15);
+    unit = below(2) == 0 ? 1 : LONG_UNIT;
     size_t capacities[CT_OBJECTS];
     for (size_t i = 0; i < CT_OBJECTS; i++) {
         aco_semaphore_init(&semaphores[i].it, semaphores[i].ct = below(3));
@@ -561,6 +608,7 @@ int main(int argc, char **argv)
         now = 1000000;
         run_program();
     }
+    CHECK(ct < 10000 || ct_given > 0);
     printf("%lu programs\n", ct);
     return 0;
 }

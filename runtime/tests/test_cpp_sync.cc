@@ -3,6 +3,7 @@
 #include "cpp.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <shared_mutex>
 #include <thread>
 #include <vector>
@@ -93,6 +94,51 @@ void mutex_works_with_the_locks_of_the_standard()
         check_wait_ends([&] { b.lock(); });
         may_unlock.release();
         holder.join();
+    });
+}
+
+/* Each holds one while it tries the others, in an order of its own, and backs off. */
+template <class M> void lock_several()
+{
+    M a, b, c;
+    long ct = 0;
+    std::atomic<int> ct_begun{0};
+    on_threads(9, [&] {
+        int order = ct_begun++;
+        for (int i = 0; i < 30; i++) {
+            std::unique_lock<M> first(order % 2 == 0 ? a : b, std::defer_lock),
+                second(order % 2 == 0 ? b : a, std::defer_lock), third(c, std::defer_lock);
+            if (order % 3 == 0) {
+                std::lock(third, first, second);
+            } else {
+                std::lock(first, second);
+            }
+            long seen = ct;
+            aco::yield();
+            ct = seen + 1;
+        }
+    });
+    CHECK(ct == 270);
+}
+
+void tasks_that_lock_several_come_to_an_end()
+{
+    lock_several<aco::mutex>();
+    lock_several<aco::shared_mutex>();
+    aco::run([] {
+        for (int ct_tasks : {3, 4, 10}) {
+            aco::mutex a, b;
+            std::vector<aco::task<void>> tasks;
+            for (int i = 0; i < ct_tasks; i++) {
+                tasks.push_back(spawn([&, i] {
+                    for (int round = 0; round < 20; round++) {
+                        std::scoped_lock both(i % 2 == 0 ? a : b, i % 2 == 0 ? b : a);
+                        aco::yield();
+                    }
+                }));
+            }
+            aco::when_all(tasks);
+        }
     });
 }
 
@@ -345,6 +391,7 @@ int main(int argc, char **argv)
     const test tests[] = {
         T(mutex_excludes),
         T(mutex_works_with_the_locks_of_the_standard),
+        T(tasks_that_lock_several_come_to_an_end),
         T(shared_mutex_shares),
         T(condition_variable_wakes),
         T(semaphore_and_latch_count),

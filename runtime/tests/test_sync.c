@@ -76,7 +76,8 @@ static void *is_kept_waiting(void *arg)
     return arg;
 }
 
-static void *hands_over(void *arg)
+/* What is unlocked is free for whoever runs; who waits keeps the order. */
+static void *unlocks_for_two(void *arg)
 {
     order[0] = '\0';
     has_given_up = 0;
@@ -91,7 +92,10 @@ static void *hands_over(void *arg)
     aco_task_cancel(late);
     CHECK(aco_join(late, NULL) == 0);
     CHECK(aco_mutex_unlock(&mutex) == 0);
-    CHECK_FAILS(aco_mutex_try_lock(&mutex), EBUSY); /* nobody overtakes */
+    CHECK(aco_mutex_try_lock(&mutex) == 0);
+    aco_yield(); /* a was woken, and has lost */
+    CHECK(strcmp(order, "") == 0);
+    CHECK(aco_mutex_unlock(&mutex) == 0);
     CHECK(aco_join(a, NULL) == 0);
     CHECK(aco_join(b, NULL) == 0);
     CHECK(strcmp(order, "ab") == 0);
@@ -103,7 +107,36 @@ static void *hands_over(void *arg)
 static void a_mutex_goes_to_the_first_who_waits(void **state)
 {
     (void)state;
-    run_tasks(hands_over, NULL);
+    run_tasks(unlocks_for_two, NULL);
+}
+
+static void *waits_in_vain(void *arg)
+{
+    CHECK_FAILS(aco_mutex_lock(&mutex), ECANCELED);
+    return arg;
+}
+
+/* Who was woken, has lost and gives up, has kept nobody from being woken. */
+static void *gives_up_after_a_loss(void *arg)
+{
+    order[0] = '\0';
+    CHECK(aco_mutex_lock(&mutex) == 0);
+    aco_task_t *first = aco_spawn(waits_in_vain, NULL), *second = aco_spawn(appends_in_turn, "b");
+    aco_yield();
+    CHECK(aco_mutex_unlock(&mutex) == 0);
+    CHECK(aco_mutex_lock(&mutex) == 0);
+    aco_task_cancel(first); /* which is to try again */
+    CHECK(aco_join(first, NULL) == 0);
+    CHECK(aco_mutex_unlock(&mutex) == 0);
+    CHECK(aco_join(second, NULL) == 0);
+    CHECK(strcmp(order, "b") == 0 && mutex.owner == NULL);
+    return arg;
+}
+
+static void who_gives_up_lets_the_next_one_go_on(void **state)
+{
+    (void)state;
+    run_tasks(gives_up_after_a_loss, NULL);
 }
 
 /* ==== Readers and writers ==================================================================== */
@@ -150,6 +183,13 @@ static void *reads_once(void *arg)
     return arg;
 }
 
+static void *writes_once(void *arg)
+{
+    CHECK(aco_rwlock_write_lock(&rwlock) == 0);
+    CHECK(aco_rwlock_unlock(&rwlock) == 0);
+    return arg;
+}
+
 /* A writer that gives up lets those in that waited behind it. */
 static void *reads_while_a_writer_gives_up(void *arg)
 {
@@ -163,6 +203,20 @@ static void *reads_while_a_writer_gives_up(void *arg)
     }
     CHECK(aco_join(writer, NULL) == 0);
     CHECK(aco_rwlock_unlock(&rwlock) == 0);
+    return arg;
+}
+
+static void *reads_behind_a_writer(void *arg)
+{
+    CHECK(aco_rwlock_read_lock(&rwlock) == 0);
+    aco_task_t *writer = aco_spawn(writes_once, NULL);
+    aco_yield();
+    CHECK_FAILS(aco_rwlock_try_read_lock(&rwlock), EBUSY);
+    CHECK(aco_rwlock_unlock(&rwlock) == 0);
+    CHECK(aco_rwlock_try_read_lock(&rwlock) == 0); /* it was free */
+    CHECK_FAILS(aco_rwlock_try_read_lock(&rwlock), EBUSY);
+    CHECK(aco_rwlock_unlock(&rwlock) == 0);
+    CHECK(aco_join(writer, NULL) == 0);
     return arg;
 }
 
@@ -188,7 +242,127 @@ static void an_rwlock_lets_readers_share(void **state)
     run_tasks_on(3, spawns_anywhere, &fn);
     assert_true(most_readers > 1);
     run_tasks(reads_while_a_writer_gives_up, NULL);
+    run_tasks(reads_behind_a_writer, NULL);
     run_tasks(tries, NULL);
+}
+
+/* ==== Fairness =============================================================================== */
+
+typedef struct {
+    int (*lock)(void *), (*unlock)(void *);
+    void *it;
+} side_t;
+
+static int read_lock(void *it)
+{
+    return aco_rwlock_read_lock((aco_rwlock_t *)it);
+}
+
+static int write_lock(void *it)
+{
+    return aco_rwlock_write_lock((aco_rwlock_t *)it);
+}
+
+static int unlock_rwlock(void *it)
+{
+    return aco_rwlock_unlock((aco_rwlock_t *)it);
+}
+
+static int lock_mutex(void *it)
+{
+    return aco_mutex_lock((aco_mutex_t *)it);
+}
+
+static int unlock_mutex(void *it)
+{
+    return aco_mutex_unlock((aco_mutex_t *)it);
+}
+
+static const side_t owner = {lock_mutex, unlock_mutex, &mutex};
+static const side_t reader = {read_lock, unlock_rwlock, &rwlock};
+static const side_t writer = {write_lock, unlock_rwlock, &rwlock};
+static int has_entered;
+
+static void *enters_once(void *arg)
+{
+    const side_t *side = (const side_t *)arg;
+    CHECK(side->lock(side->it) == 0);
+    has_entered = 1;
+    CHECK(side->unlock(side->it) == 0);
+    return NULL;
+}
+
+/* Whenever another task runs, this one has the lock. */
+static void *hogs(void *arg)
+{
+    const side_t *const *sides = (const side_t *const *)arg, *side = sides[0];
+    has_entered = 0;
+    CHECK(side->lock(side->it) == 0);
+    aco_task_t *other = aco_spawn(enters_once, (void *)(uintptr_t)sides[1]);
+    int ct_turns = 0;
+    for (; !has_entered; ct_turns++) {
+        aco_yield();
+        CHECK(side->unlock(side->it) == 0);
+        CHECK(side->lock(side->it) == 0);
+    }
+    CHECK(ct_turns > 1); /* the first time, it was not given away */
+    CHECK(side->unlock(side->it) == 0);
+    CHECK(aco_join(other, NULL) == 0);
+    return NULL;
+}
+
+static void *appends_by(const side_t *side, const char *letter)
+{
+    CHECK(side->lock(side->it) == 0);
+    strcat(order, letter);
+    CHECK(side->unlock(side->it) == 0);
+    return NULL;
+}
+
+static void *appends_a(void *side)
+{
+    return appends_by((const side_t *)side, "a");
+}
+
+static void *appends_b(void *side)
+{
+    return appends_by((const side_t *)side, "b");
+}
+
+static void *overtakes_twice(void *arg)
+{
+    const side_t *side = (const side_t *)arg;
+    order[0] = '\0';
+    CHECK(side->lock(side->it) == 0);
+    aco_task_t *a = aco_spawn(appends_a, arg), *b = aco_spawn(appends_b, arg);
+    aco_yield();
+    for (int i = 0; i < 2; i++) {
+        CHECK(side->unlock(side->it) == 0);
+        CHECK(side->lock(side->it) == 0);
+    }
+    aco_yield();
+    CHECK(strcmp(order, "") == 0 && side->unlock(side->it) == 0);
+    CHECK(aco_join(a, NULL) == 0);
+    CHECK(aco_join(b, NULL) == 0);
+    CHECK(strcmp(order, "ab") == 0);
+    return NULL;
+}
+
+static void who_has_lost_keeps_its_place(void **state)
+{
+    (void)state;
+    run_tasks(overtakes_twice, (void *)(uintptr_t)&owner);
+    run_tasks(overtakes_twice, (void *)(uintptr_t)&writer);
+}
+
+static void who_always_loses_is_given_the_lock(void **state)
+{
+    (void)state;
+    const side_t *const sides[][2] = {
+        {&owner, &owner}, {&writer, &writer}, {&writer, &reader}, {&reader, &writer}};
+    for (size_t i = 0; i < sizeof(sides) / sizeof(sides[0]); i++) {
+        run_tasks(hogs, (void *)(uintptr_t)sides[i]);
+    }
 }
 
 /* ==== Conditions ============================================================================= */
@@ -321,7 +495,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_mutex_lets_one_in),
         cmocka_unit_test(a_mutex_goes_to_the_first_who_waits),
+        cmocka_unit_test(who_gives_up_lets_the_next_one_go_on),
         cmocka_unit_test(an_rwlock_lets_readers_share),
+        cmocka_unit_test(who_has_lost_keeps_its_place),
+        cmocka_unit_test(who_always_loses_is_given_the_lock),
         cmocka_unit_test(a_condition_wakes_who_waits),
         cmocka_unit_test(counts_are_kept),
     };
