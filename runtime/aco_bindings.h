@@ -79,6 +79,10 @@ aco_task_t *aco_i_go_parked(void *(*fn)(void *), void *arg);
 /* As aco_go(), but the task begins at the time `when`: it has no stack until then. */
 int aco_i_go_later(int64_t when, void *(*fn)(void *), void *arg);
 
+/* As aco_within(), and outside of a task for a wait of what tasks wait for, too: a lock, say. Until
+ * aco_i_leave(). */
+aco_i_scope_t aco_i_enter_timed(int64_t ns);
+
 #ifdef __cplusplus
 }
 #endif

@@ -278,8 +278,8 @@ struct aco_task_s {
     char is_unhooked;  /* hooks leave its calls to libc */
     char starts_later; /* it has a timer before it has a stack */
     int ct_shields;
-    int64_t deadline;
-    size_t timer; /* place in the heap; 0: none is set */
+    int64_t deadline; /* of a thread, 0: none */
+    size_t timer;     /* place in the heap; 0: none is set */
     union {
         struct {
             node_t node;

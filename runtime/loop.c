@@ -245,6 +245,20 @@ void aco_unpark(aco_task_t *task)
     }
 }
 
+/* Sleeps until the thread is woken, or its deadline has passed, if it has one. */
+static void sleep_as_thread(aco_task_t *task)
+{
+    int64_t when = task->deadline;
+    long t[2] = {(long)(when / 1000000000), (long)(when % 1000000000)}; /* on all processors */
+    int has_deadline = when != 0 && when != NO_DEADLINE;
+    if (has_deadline && aco_i_clock() >= when && aco_i_claim(task, WAIT_DEADLINE)) {
+        __atomic_store_n(&task->is_woken, 1, __ATOMIC_RELAXED);
+        return;
+    }
+    syscall(SYS_futex, &task->is_woken, FUTEX_WAIT_BITSET_PRIVATE, 0, has_deadline ? t : NULL, NULL,
+            FUTEX_BITSET_MATCH_ANY);
+}
+
 static outcome_t wait_as_thread(aco_task_t *task)
 {
     if (aco_i_loop != NULL) {
@@ -253,7 +267,7 @@ static outcome_t wait_as_thread(aco_task_t *task)
     }
     int error = errno;
     while (!__atomic_load_n(&task->is_woken, __ATOMIC_ACQUIRE)) {
-        syscall(SYS_futex, &task->is_woken, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
+        sleep_as_thread(task);
     }
     errno = error;
     outcome_t outcome = (outcome_t)task->wait;

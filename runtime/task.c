@@ -526,14 +526,23 @@ aco_i_scope_t aco_i_enter_within(int64_t ns)
     return scope;
 }
 
+aco_i_scope_t aco_i_enter_timed(int64_t ns)
+{
+    aco_i_scope_t scope = aco_i_enter_within(ns);
+    if (scope.task == NULL) {
+        scope.task = &aco_i_thread_task;
+        scope.deadline = scope.task->deadline;
+        scope.task->deadline = aco_i_after(ns);
+    }
+    return scope;
+}
+
 aco_i_scope_t aco_i_enter_shielded(void)
 {
-    aco_i_scope_t scope = {NO_DEADLINE, aco_self(), 1, 1};
-    if (scope.task != NULL) {
-        scope.deadline = scope.task->deadline;
-        scope.task->deadline = NO_DEADLINE;
-        scope.task->ct_shields++;
-    }
+    aco_i_scope_t scope = {NO_DEADLINE, aco_i_self(), 1, 1};
+    scope.deadline = scope.task->deadline;
+    scope.task->deadline = NO_DEADLINE;
+    scope.task->ct_shields++;
     return scope;
 }
 
