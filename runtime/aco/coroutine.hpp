@@ -245,8 +245,7 @@ public:
 
 /* ---- Switches ---- */
 
-/* The exceptions that a thread is handling, in libstdc++ and libc++abi. How many are uncaught is
- * left to the thread: that is a mere count. */
+/* The exceptions that a thread is handling, in libstdc++ and libc++abi. */
 struct handling {
     void *caught;
     unsigned ct_uncaught;
@@ -267,6 +266,7 @@ struct handling {
     void swap(handling &other)
     {
         std::swap(caught, other.caught);
+        std::swap(ct_uncaught, other.ct_uncaught);
 #ifdef ACO_ARCH_ARM
         std::swap(propagating, other.propagating);
 #endif
@@ -277,7 +277,7 @@ struct handling {
 inline bool is_any(const handling *handling)
 {
 #ifdef __cpp_exceptions
-    return handling->caught != nullptr;
+    return handling->caught != nullptr || handling->ct_uncaught != 0;
 #else
     (void)handling;
     return false;

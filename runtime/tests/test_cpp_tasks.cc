@@ -353,6 +353,48 @@ void an_exception_in_a_group_cancels_it_and_leaves_join()
     });
 }
 
+/* A coroutine that was suspended in a destructor, while an exception passes, is no exception of
+ * who resumes it. */
+void groups_know_what_passes_them()
+{
+    aco::run([] {
+        struct yields_when_unwound {
+            ~yields_when_unwound()
+            {
+                aco_yield();
+            }
+        };
+        aco::coroutine unwinding([] {
+            yields_when_unwound y;
+            throw std::runtime_error("unwound");
+        });
+        aco::generator<int> values([](auto &yield) {
+            struct yields_a_value {
+                decltype(yield) &to;
+                ~yields_a_value()
+                {
+                    to(std::uncaught_exceptions());
+                }
+            } y{yield};
+            throw std::runtime_error("unwound");
+        });
+        int ct = 0;
+        {
+            aco::group g;
+            g.spawn([&] {
+                aco::yield();
+                ct++;
+            });
+            unwinding.resume();
+            CHECK(*values.begin() == 1 && std::uncaught_exceptions() == 0);
+        }
+        CHECK(ct == 1);
+        CHECK_THROWS(std::runtime_error, true, ++values.begin());
+        CHECK_THROWS(std::runtime_error, true, unwinding.resume());
+        CHECK(std::uncaught_exceptions() == 0);
+    });
+}
+
 void when_all_has_all_results()
 {
     aco::run([] {
@@ -491,6 +533,7 @@ int main(int argc, char **argv)
         T(then_continues),
         T(groups_end_together),
         T(an_exception_in_a_group_cancels_it_and_leaves_join),
+        T(groups_know_what_passes_them),
         T(when_all_has_all_results),
         T(when_any_leaves_the_others),
         T(when_some_waits_for_so_many),
