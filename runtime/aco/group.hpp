@@ -50,17 +50,6 @@ template <class F> struct member {
     }
 };
 
-/* The function of a task that is never joined. */
-template <class F> void *run_member(void *storage)
-{
-    {
-        F f(stored<F>::take(storage));
-        aco_i_begin();
-        f();
-    }
-    return nullptr;
-}
-
 } // namespace detail
 
 /*
@@ -106,8 +95,8 @@ public:
         using M = detail::member<std::decay_t<F>>;
         task_options options = {};
         options.group = valid();
-        detail::go(&options, detail::run_member<M>, M{std::forward<F>(f), group_}, nullptr,
-                   "aco::group::spawn");
+        detail::go<M>(&options, detail::run_stored<M, void>, M{std::forward<F>(f), group_}, nullptr,
+                      "aco::group::spawn");
     }
     /* Cancels its tasks, now and to come, and the groups that these made. */
     void cancel()
@@ -244,17 +233,16 @@ std::unique_ptr<race> race_of(std::size_t ct, const char *call, const std::vecto
     return r;
 }
 
-template <class T> void cancel_if_there(task<T> &each)
+template <class T> void cancel_those_there(task<T> &each)
 {
     if (each.joinable()) {
         each.cancel();
     }
 }
-
 template <class T> void cancel_those_there(std::vector<task<T>> &tasks)
 {
     for (task<T> &each : tasks) {
-        cancel_if_there(each);
+        cancel_those_there(each);
     }
 }
 
@@ -270,26 +258,44 @@ template <class F> struct at_end {
     }
 };
 
-template <class T> value_of<T> join_as_value(task<T> &each)
+template <class T> inline constexpr bool is_task = false;
+template <class T> inline constexpr bool is_task<task<T>> = true;
+template <class T> inline constexpr bool is_vector = false;
+template <class T> inline constexpr bool is_vector<std::vector<task<T>>> = true;
+
+/* For templates that take tasks, or a vector of tasks: variables or temporaries. */
+template <class... T>
+using if_tasks = std::enable_if_t<(is_task<std::remove_reference_t<T>> && ...), int>;
+template <class V> using if_vector = std::enable_if_t<is_vector<std::remove_reference_t<V>>, int>;
+
+/* What the callable of a task returns, or those of a vector. */
+template <class T> using returned_by = typename std::remove_reference_t<T>::value_type;
+template <class V> using returned_by_each = returned_by<returned_by<V>>;
+
+/* What a variant, a pair or a vector has of that: a reference is a std::reference_wrapper. */
+template <class T>
+using held_of = std::conditional_t<std::is_reference_v<T>,
+                                   std::reference_wrapper<std::remove_reference_t<T>>, value_of<T>>;
+
+template <class T> held_of<T> held(outcome<T> &&ended)
 {
-    if constexpr (std::is_void_v<T>) {
-        each.join();
-        return {};
+    if constexpr (std::is_reference_v<T>) {
+        auto &&referred = ended.take();
+        return referred;
     } else {
-        return each.join();
+        return ended.take_value();
     }
 }
 
 /* The i-th of several tasks, joined. */
-template <std::size_t I, class V, class... T>
-V join_nth(std::size_t i, std::tuple<task<T> &...> tasks)
+template <std::size_t I, class V, class... T> V join_nth(std::size_t i, std::tuple<T &...> tasks)
 {
     if constexpr (I + 1 < sizeof...(T)) {
         if (i != I) {
             return join_nth<I + 1, V>(i, tasks);
         }
     }
-    return V(std::in_place_index<I>, join_as_value(std::get<I>(tasks)));
+    return V(std::in_place_index<I>, held(std::get<I>(tasks).end()));
 }
 
 } // namespace detail
@@ -298,101 +304,100 @@ V join_nth(std::size_t i, std::tuple<task<T> &...> tasks)
  * Waits for the end of all tasks, and returns what they do, void as std::monostate; or throws what
  * the first of them has thrown. If the wait fails, those that have not ended remain to be joined.
  */
-template <class... T> std::tuple<detail::value_of<T>...> when_all(task<T> &...tasks)
+template <class... T, detail::if_tasks<T...> = 0>
+std::tuple<detail::value_of<detail::returned_by<T>>...> when_all(T &&...tasks)
 {
+    (tasks.valid("aco::when_all"), ...);
     (detail::check(aco_i_await_end(tasks.handle()), "aco::when_all"), ...);
-    std::tuple<detail::outcome<T>...> ended{tasks.end()...};
+    std::tuple<detail::outcome<detail::returned_by<T>>...> ended{tasks.end()...};
     return std::apply(
-        [](auto &...each) { return std::tuple<detail::value_of<T>...>{each.take_value()...}; },
+        [](auto &...each) {
+            return std::tuple<detail::value_of<detail::returned_by<T>>...>{each.take_value()...};
+        },
         ended);
 }
-template <class... T> auto when_all(task<T> &&...tasks)
+/* The same for a vector of tasks: returns a vector, of a reference as std::reference_wrapper. */
+template <class V, detail::if_vector<V> = 0>
+std::vector<detail::held_of<detail::returned_by_each<V>>> when_all(V &&tasks)
 {
-    return when_all(tasks...);
-}
-template <class T> std::vector<detail::value_of<T>> when_all(std::vector<task<T>> &tasks)
-{
+    using T = detail::returned_by_each<V>;
+    for (task<T> &each : tasks) {
+        each.valid("aco::when_all");
+    }
     for (task<T> &each : tasks) {
         detail::check(aco_i_await_end(each.handle()), "aco::when_all");
     }
     std::vector<detail::outcome<T>> ended;
+    ended.reserve(tasks.size());
     for (task<T> &each : tasks) {
         ended.push_back(each.end());
     }
-    std::vector<detail::value_of<T>> values;
+    std::vector<detail::held_of<T>> values;
+    values.reserve(ended.size());
     for (detail::outcome<T> &each : ended) {
-        values.push_back(each.take_value());
+        values.push_back(detail::held(std::move(each)));
     }
     return values;
-}
-template <class T> auto when_all(std::vector<task<T>> &&tasks)
-{
-    return when_all(tasks);
 }
 
 /*
  * Waits until the first of the tasks has ended, and joins that: returns, as a std::variant with its
- * index, or throws what it does. The others go on, and remain to be joined; with cancel_rest first,
- * they are cancelled. Those that were joined before don't count. Throws EINVAL if none is left.
+ * index, or throws what it does; a reference is a std::reference_wrapper. The others go on, and
+ * remain to be joined; with cancel_rest first, they are cancelled. Those that were joined before
+ * don't count. Throws EINVAL if none is left.
  */
-template <class... T> std::variant<detail::value_of<T>...> when_any(task<T> &...tasks)
+template <class... T, detail::if_tasks<T...> = 0>
+std::variant<detail::held_of<detail::returned_by<T>>...> when_any(T &&...tasks)
 {
+    using value = std::variant<detail::held_of<detail::returned_by<T>>...>;
     std::size_t i = detail::race_of(1, "aco::when_any", tasks...)->take("aco::when_any");
-    return detail::join_nth<0, std::variant<detail::value_of<T>...>, T...>(i, std::tie(tasks...));
+    return detail::join_nth<0, value>(i, std::tie(tasks...));
 }
-template <class... T> auto when_any(cancel_rest_t, task<T> &...tasks)
-{
-    detail::at_end cancel([&] { (detail::cancel_if_there(tasks), ...); });
-    return when_any(tasks...);
-}
-template <class T> std::pair<std::size_t, detail::value_of<T>> when_any(std::vector<task<T>> &tasks)
+template <class V, detail::if_vector<V> = 0>
+std::pair<std::size_t, detail::held_of<detail::returned_by_each<V>>> when_any(V &&tasks)
 {
     std::size_t i = detail::race_of(1, "aco::when_any", tasks)->take("aco::when_any");
-    return {i, detail::join_as_value(tasks[i])};
+    return {i, detail::held(tasks[i].end())};
 }
-template <class T> auto when_any(cancel_rest_t, std::vector<task<T>> &tasks)
+template <class... T> auto when_any(cancel_rest_t, T &&...tasks)
 {
-    detail::at_end cancel([&] { detail::cancel_those_there(tasks); });
-    return when_any(tasks);
+    detail::at_end cancel([&] { (detail::cancel_those_there(tasks), ...); });
+    return when_any(tasks...);
 }
 
 /*
  * Waits until `ct` of the tasks have ended, and joins these: returns what they do, each with its
  * index, or throws what the first of them threw. The others as by when_any().
  */
-template <class... T>
-std::vector<std::variant<detail::value_of<T>...>> when_some(std::size_t ct, task<T> &...tasks)
+template <class... T, detail::if_tasks<T...> = 0>
+std::vector<std::variant<detail::held_of<detail::returned_by<T>>...>> when_some(std::size_t ct,
+                                                                                T &&...tasks)
 {
-    using value = std::variant<detail::value_of<T>...>;
+    using value = std::variant<detail::held_of<detail::returned_by<T>>...>;
     auto race = detail::race_of(ct, "aco::when_some", tasks...);
     std::vector<value> values;
     while (values.size() < ct) {
         std::size_t i = race->take("aco::when_some");
-        values.push_back(detail::join_nth<0, value, T...>(i, std::tie(tasks...)));
+        values.push_back(detail::join_nth<0, value>(i, std::tie(tasks...)));
     }
     return values;
 }
-template <class... T> auto when_some(cancel_rest_t, std::size_t ct, task<T> &...tasks)
-{
-    detail::at_end cancel([&] { (detail::cancel_if_there(tasks), ...); });
-    return when_some(ct, tasks...);
-}
-template <class T>
-std::vector<std::pair<std::size_t, detail::value_of<T>>> when_some(std::size_t ct,
-                                                                   std::vector<task<T>> &tasks)
+template <class V, detail::if_vector<V> = 0>
+std::vector<std::pair<std::size_t, detail::held_of<detail::returned_by_each<V>>>>
+when_some(std::size_t ct, V &&tasks)
 {
     auto race = detail::race_of(ct, "aco::when_some", tasks);
-    std::vector<std::pair<std::size_t, detail::value_of<T>>> values;
+    std::vector<std::pair<std::size_t, detail::held_of<detail::returned_by_each<V>>>> values;
     while (values.size() < ct) {
         std::size_t i = race->take("aco::when_some");
-        values.emplace_back(i, detail::join_as_value(tasks[i]));
+        values.emplace_back(i, detail::held(tasks[i].end()));
     }
     return values;
 }
-template <class T> auto when_some(cancel_rest_t, std::size_t ct, std::vector<task<T>> &tasks)
+template <class... T> auto when_some(cancel_rest_t, std::size_t ct, T &&...tasks)
 {
-    detail::at_end cancel([&] { detail::cancel_those_there(tasks); });
-    return when_some(ct, tasks);
+    detail::at_end cancel([&] { (detail::cancel_those_there(tasks), ...); });
+    return when_some(ct, tasks...);
 }
 
 } // namespace aco

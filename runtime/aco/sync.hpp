@@ -22,6 +22,12 @@ namespace aco {
 class mutex {
     aco_mutex_t mutex_ = {};
 
+    bool try_lock_for_ns(std::int64_t ns)
+    {
+        return detail::is_in_time(ns, "aco::mutex::try_lock_for",
+                                  [this] { return aco_mutex_lock(&mutex_); });
+    }
+
 public:
     using native_handle_type = aco_mutex_t *;
 
@@ -39,12 +45,11 @@ public:
     }
     template <class R, class P> bool try_lock_for(std::chrono::duration<R, P> d)
     {
-        return detail::is_in_time(d, "aco::mutex::try_lock_for",
-                                  [this] { return aco_mutex_lock(&mutex_); });
+        return try_lock_for_ns(detail::ns_of(d));
     }
     template <class C, class D> bool try_lock_until(std::chrono::time_point<C, D> t)
     {
-        return try_lock_for(t - C::now());
+        return try_lock_for_ns(detail::ns_until(t));
     }
     void unlock() noexcept
     {
@@ -102,6 +107,14 @@ public:
 class condition_variable {
     aco_cond_t cond_ = {};
 
+    std::cv_status wait_for_ns(std::unique_lock<mutex> &lock, std::int64_t ns)
+    {
+        bool is_notified = detail::is_in_time(ns, "aco::condition_variable::wait_for", [&] {
+            return aco_cond_wait(&cond_, lock.mutex()->native_handle());
+        });
+        return is_notified ? std::cv_status::no_timeout : std::cv_status::timeout;
+    }
+
 public:
     using native_handle_type = aco_cond_t *;
 
@@ -129,17 +142,32 @@ public:
         }
     }
     template <class R, class P>
-    std::cv_status wait_for(std::unique_lock<mutex> &lock, std::chrono::duration<R, P> d);
+    std::cv_status wait_for(std::unique_lock<mutex> &lock, std::chrono::duration<R, P> d)
+    {
+        return wait_for_ns(lock, detail::ns_of(d));
+    }
     template <class R, class P, class Q>
     bool wait_for(std::unique_lock<mutex> &lock, std::chrono::duration<R, P> d, Q is_so)
     {
-        return wait_until(lock, std::chrono::steady_clock::now() + d, std::move(is_so));
+        using ns = std::chrono::nanoseconds;
+        using point = std::chrono::time_point<std::chrono::steady_clock, ns>;
+        return wait_until(lock, point(ns(detail::ns_from_now(d))), std::move(is_so));
     }
     template <class C, class D>
-    std::cv_status wait_until(std::unique_lock<mutex> &lock, std::chrono::time_point<C, D> t);
+    std::cv_status wait_until(std::unique_lock<mutex> &lock, std::chrono::time_point<C, D> t)
+    {
+        return wait_for_ns(lock, detail::ns_until(t));
+    }
     template <class C, class D, class Q>
-    bool wait_until(std::unique_lock<mutex> &lock, std::chrono::time_point<C, D> t, Q is_so);
-
+    bool wait_until(std::unique_lock<mutex> &lock, std::chrono::time_point<C, D> t, Q is_so)
+    {
+        while (!is_so()) {
+            if (wait_until(lock, t) == std::cv_status::timeout) {
+                return is_so();
+            }
+        }
+        return true;
+    }
     native_handle_type native_handle() noexcept
     {
         return &cond_;
@@ -149,6 +177,12 @@ public:
 /* As std::counting_semaphore. */
 class semaphore {
     aco_semaphore_t semaphore_;
+
+    bool try_acquire_for_ns(std::int64_t ns)
+    {
+        return detail::is_in_time(ns, "aco::semaphore::try_acquire_for",
+                                  [this] { return aco_semaphore_acquire(&semaphore_); });
+    }
 
 public:
     explicit semaphore(std::ptrdiff_t ct)
@@ -168,12 +202,11 @@ public:
     }
     template <class R, class P> bool try_acquire_for(std::chrono::duration<R, P> d)
     {
-        return detail::is_in_time(d, "aco::semaphore::try_acquire_for",
-                                  [this] { return aco_semaphore_acquire(&semaphore_); });
+        return try_acquire_for_ns(detail::ns_of(d));
     }
     template <class C, class D> bool try_acquire_until(std::chrono::time_point<C, D> t)
     {
-        return try_acquire_for(t - C::now());
+        return try_acquire_for_ns(detail::ns_until(t));
     }
     void release(std::ptrdiff_t ct = 1)
     {
@@ -285,37 +318,6 @@ public:
         return &get();
     }
 };
-
-/* ==== Inline ================================================================================= */
-
-template <class R, class P>
-std::cv_status condition_variable::wait_for(std::unique_lock<mutex> &lock,
-                                            std::chrono::duration<R, P> d)
-{
-    bool is_notified = detail::is_in_time(d, "aco::condition_variable::wait_for", [&] {
-        return aco_cond_wait(&cond_, lock.mutex()->native_handle());
-    });
-    return is_notified ? std::cv_status::no_timeout : std::cv_status::timeout;
-}
-
-template <class C, class D>
-std::cv_status condition_variable::wait_until(std::unique_lock<mutex> &lock,
-                                              std::chrono::time_point<C, D> t)
-{
-    return wait_for(lock, t - C::now());
-}
-
-template <class C, class D, class Q>
-bool condition_variable::wait_until(std::unique_lock<mutex> &lock, std::chrono::time_point<C, D> t,
-                                    Q is_so)
-{
-    while (!is_so()) {
-        if (wait_until(lock, t) == std::cv_status::timeout) {
-            return is_so();
-        }
-    }
-    return true;
-}
 
 } // namespace aco
 

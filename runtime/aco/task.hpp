@@ -27,8 +27,10 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <new>
 #include <optional>
+#include <ratio>
 #include <system_error>
 #include <type_traits>
 #include <utility>
@@ -94,6 +96,9 @@ public:
             if constexpr (std::is_void_v<T>) {
                 std::invoke(std::forward<F>(f), std::forward<A>(args)...);
                 value_.emplace();
+            } else if constexpr (std::is_reference_v<T>) {
+                auto &&referred = std::invoke(std::forward<F>(f), std::forward<A>(args)...);
+                value_.emplace(referred);
             } else {
                 value_.emplace(std::invoke(std::forward<F>(f), std::forward<A>(args)...));
             }
@@ -145,14 +150,6 @@ inline constexpr bool
 
 /* A T in the storage, or a pointer to it. */
 template <class T> struct stored {
-    static void put(void *storage, T *from) /* nothrow if it fits */
-    {
-        if constexpr (fits<T>) {
-            ::new (storage) T(std::move(*from));
-        } else {
-            ::new (storage) T *(from);
-        }
-    }
     static T &at(void *storage)
     {
         if constexpr (fits<T>) {
@@ -169,16 +166,40 @@ template <class T> struct stored {
             delete &at(storage);
         }
     }
-    static T take(void *storage)
+};
+
+/* A T that was in the storage, which is free then. */
+template <class T> class taken {
+    using owner = std::conditional_t<fits<T>, T, std::unique_ptr<T>>;
+    owner it_;
+
+    static owner take(void *storage)
     {
-        struct guard {
-            void *storage;
-            ~guard()
-            {
-                destroy(storage);
-            }
-        } taken{storage};
-        return std::move(at(storage));
+        if constexpr (fits<T>) {
+            struct guard {
+                T &it;
+                ~guard()
+                {
+                    it.~T();
+                }
+            } from{stored<T>::at(storage)};
+            return std::move(from.it);
+        } else {
+            return std::unique_ptr<T>(&stored<T>::at(storage));
+        }
+    }
+
+public:
+    explicit taken(void *storage) : it_(take(storage))
+    {
+    }
+    T *operator->()
+    {
+        if constexpr (fits<T>) {
+            return std::addressof(it_);
+        } else {
+            return it_.get();
+        }
     }
 };
 
@@ -187,66 +208,109 @@ template <class F, class T> void *run_stored(void *storage)
 {
     outcome<T> result;
     {
-        F f(stored<F>::take(storage));
+        taken<F> f(storage);
         aco_i_begin();
-        result.set_to(std::move(f));
+        result.set_to(std::move(*f.operator->()));
     }
     void *place = aco_i_finish();
     if (place != nullptr) {
-        if constexpr (fits<outcome<T>>) {
-            stored<outcome<T>>::put(place, &result);
-        } else {
-            stored<outcome<T>>::put(place, new outcome<T>(std::move(result)));
-        }
+        ::new (place) outcome<T>(std::move(result));
     }
     return nullptr;
 }
 
-/* Makes a task that runs `f` by `run`; `task` as for aco_go_with(). */
-template <class G>
-inline void go(const task_options *options, void *(*run)(void *), G &&f, aco_task_t **task,
-               const char *call)
+/* For an outcome that does not fit: spawn() makes room for it. */
+template <class F, class T> struct with_room {
+    F f;
+    std::unique_ptr<outcome<T>> room = std::make_unique<outcome<T>>();
+
+    template <class G> explicit with_room(G &&callable) : f(std::forward<G>(callable))
+    {
+    }
+    static void *run(void *storage)
+    {
+        std::unique_ptr<outcome<T>> result;
+        {
+            taken<with_room> mine(storage);
+            aco_i_begin();
+            result = std::move(mine->room);
+            result->set_to(std::move(mine->f));
+        }
+        void *place = aco_i_finish();
+        if (place != nullptr) {
+            ::new (place) outcome<T> *(result.release());
+        }
+        return nullptr;
+    }
+};
+
+/* Makes a task that runs F(arg) by `run`; `task` as for aco_go_with(). What F's constructor throws
+ * leaves it. */
+template <class F, class A>
+void go(const task_options *options, void *(*run)(void *), A &&arg, aco_task_t **task,
+        const char *call)
+{
+    if constexpr (fits<F>) {
+        F made(std::forward<A>(arg));
+        auto place = [](void *storage, void *from) {
+            ::new (storage) F(std::move(*static_cast<F *>(from)));
+        };
+        check(aco_i_spawn_in(options, run, place, &made, task), call);
+    } else {
+        auto made = std::make_unique<F>(std::forward<A>(arg));
+        auto place = [](void *storage, void *from) { ::new (storage) F *(static_cast<F *>(from)); };
+        check(aco_i_spawn_in(options, run, place, made.get(), task), call);
+        made.release();
+    }
+}
+
+/* A task that runs `f()` and has its outcome. */
+template <class T, class G> aco_task_t *start(const task_options *options, G &&f)
 {
     using F = std::decay_t<G>;
-    if constexpr (fits<F>) {
-        F moved(std::forward<G>(f));
-        check(
-            aco_i_spawn_in(
-                options, run,
-                [](void *storage, void *from) { stored<F>::put(storage, static_cast<F *>(from)); },
-                &moved, task),
-            call);
+    aco_task_t *task;
+    if constexpr (fits<outcome<T>>) {
+        go<F>(options, run_stored<F, T>, std::forward<G>(f), &task, "aco::spawn");
     } else {
-        F *moved = new F(std::forward<G>(f));
-        auto place = [](void *storage, void *from) {
-            stored<F>::put(storage, static_cast<F *>(from));
-        };
-        if (aco_i_spawn_in(options, run, place, moved, task) != 0) {
-            int error = errno;
-            delete moved;
-            fail(call, error);
-        }
+        using W = with_room<F, T>;
+        go<W>(options, W::run, std::forward<G>(f), &task, "aco::spawn");
     }
+    return task;
 }
 
 /* ---- Time ---- */
 
-/* A duration in nanoseconds, as far as these reach. */
-template <class R, class P> inline std::int64_t ns_of(std::chrono::duration<R, P> d)
+/* A duration in nanoseconds, rounded up, as far as these reach. */
+template <class R, class P> std::int64_t ns_of(std::chrono::duration<R, P> d)
 {
-    using seconds = std::chrono::duration<double>;
-    if (seconds(d).count() > 9.2e9) {
+    constexpr bool is_exact = !std::chrono::treat_as_floating_point_v<R> &&
+                              std::ratio_divide<P, std::nano>::den == 1;
+    constexpr double most = 9.2e9;
+    double seconds = std::chrono::duration<double>(d).count();
+    if (!(seconds < most)) {
         return INT64_MAX;
     }
-    if (seconds(d).count() < 0) {
-        return 0;
+    if (seconds < -most) {
+        return INT64_MIN;
     }
-    return std::chrono::ceil<std::chrono::nanoseconds>(d).count();
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(d).count() +
+           (!is_exact && seconds > 0);
 }
 
-template <class C, class D> inline std::int64_t ns_until(std::chrono::time_point<C, D> t)
+/* The time from now to `t`, as far as nanoseconds reach. */
+template <class C, class D> std::int64_t ns_until(std::chrono::time_point<C, D> t)
 {
-    return ns_of(t - C::now());
+    std::int64_t then = ns_of(t.time_since_epoch()), now = ns_of(C::now().time_since_epoch());
+    std::int64_t left;
+    bool is_too_far = __builtin_sub_overflow(then, now, &left);
+    return !is_too_far ? left : then < 0 ? INT64_MIN : INT64_MAX;
+}
+
+/* The point in time `d` from now, as by aco_now(). */
+template <class R, class P> std::int64_t ns_from_now(std::chrono::duration<R, P> d)
+{
+    std::int64_t ns = ns_of(d), now = aco_now();
+    return ns > INT64_MAX - now ? INT64_MAX : now + ns;
 }
 
 class scope {
@@ -264,13 +328,12 @@ public:
     }
 };
 
-/* Calls `wait()`, which returns -1 with errno, for `d` at most: false if the time is over. */
-template <class R, class P, class F>
-bool is_in_time(std::chrono::duration<R, P> d, const char *call, F &&wait)
+/* Calls `wait()`, which returns -1 with errno, for `ns` at most: false if the time is over. */
+template <class F> bool is_in_time(std::int64_t ns, const char *call, F &&wait)
 {
     int result;
     {
-        scope scope(aco_i_enter_within(ns_of(d)));
+        scope scope(aco_i_enter_timed(ns));
         result = wait();
     }
     if (result == 0) {
@@ -290,7 +353,8 @@ bool is_in_time(std::chrono::duration<R, P> d, const char *call, F &&wait)
 template <class T> class task;
 
 /* A task that runs `f()`, as by aco_spawn(); with options, as by aco_go_with(). Nothing is
- * allocated for a callable of up to eight words. Throws if there is no runtime or no memory. */
+ * allocated for a callable of up to eight words and a result of up to six that move without
+ * exceptions. Throws if there is no runtime or no memory, and what copying `f` throws. */
 template <class F> auto spawn(F &&f) -> task<std::invoke_result_t<std::decay_t<F>>>;
 template <class F>
 auto spawn(const task_options &options, F &&f) -> task<std::invoke_result_t<std::decay_t<F>>>;
@@ -311,12 +375,30 @@ template <class T> class task {
     friend auto spawn(const task_options &, F &&) -> task<std::invoke_result_t<std::decay_t<F>>>;
     template <class F> friend auto spawn(F &&) -> task<std::invoke_result_t<std::decay_t<F>>>;
 
-    aco_task_t *valid(const char *call) const
-    {
-        if (task_ == nullptr) {
-            aco_i_fail(call, aco_get_co(), "it was joined or moved from: use a task once");
+    /* What it has left when it has ended. The object owns both. */
+    class remains {
+        aco_task_t *task_;
+
+    public:
+        explicit remains(aco_task_t *task) : task_(task)
+        {
         }
-        return task_;
+        remains(const remains &) = delete;
+        remains &operator=(const remains &) = delete;
+        ~remains()
+        {
+            detail::stored<result>::destroy(aco_i_storage(task_));
+            aco_i_free_ended(task_);
+        }
+        result &outcome()
+        {
+            return detail::stored<result>::at(aco_i_storage(task_));
+        }
+    };
+    aco_task_t *await_end()
+    {
+        detail::check(aco_i_await_end(valid("aco::task::join")), "aco::task::join");
+        return std::exchange(task_, nullptr);
     }
 
 public:
@@ -343,7 +425,7 @@ public:
      * std::system_error, the task remains to be joined. */
     T join()
     {
-        return end().take();
+        return remains(await_end()).outcome().take();
     }
     /* Each wait of it fails with ECANCELED from now on. */
     void cancel()
@@ -361,15 +443,15 @@ public:
     /* A task that calls `g` with what this one returns; it throws what this one does. */
     template <class G> auto then(G &&g) &&
     {
-        return spawn(
-            [first = std::move(*this), next = std::decay_t<G>(std::forward<G>(g))]() mutable {
-                if constexpr (std::is_void_v<T>) {
-                    first.join();
-                    return std::invoke(std::move(next));
-                } else {
-                    return std::invoke(std::move(next), first.join());
-                }
-            });
+        return spawn([next = std::decay_t<G>(std::forward<G>(g)),
+                      first = std::move(*this)]() mutable -> decltype(auto) {
+            if constexpr (std::is_void_v<T>) {
+                first.join();
+                return std::invoke(std::move(next));
+            } else {
+                return std::invoke(std::move(next), first.join());
+            }
+        });
     }
     template <class G> auto then(G &&g) &
     {
@@ -399,15 +481,17 @@ public:
         return task_;
     }
 
-    /* join(), but what it returns or throws is in the outcome. Private. */
+    /* Private: join(), but what it returns or throws is in the outcome. */
     result end()
     {
-        aco_task_t *t = valid("aco::task::join");
-        detail::check(aco_i_await_end(t), "aco::task::join");
-        result r(detail::stored<result>::take(aco_i_storage(t)));
-        task_ = nullptr;
-        aco_i_free_ended(t);
-        return r;
+        return std::move(remains(await_end()).outcome());
+    }
+    aco_task_t *valid(const char *call) const
+    {
+        if (task_ == nullptr) {
+            aco_i_fail(call, aco_get_co(), "it was joined or moved from: use a task once");
+        }
+        return task_;
     }
 };
 
@@ -415,19 +499,13 @@ template <class F>
 auto spawn(const task_options &options, F &&f) -> task<std::invoke_result_t<std::decay_t<F>>>
 {
     using T = std::invoke_result_t<std::decay_t<F>>;
-    aco_task_t *t;
-    detail::go(&options, detail::run_stored<std::decay_t<F>, T>, std::forward<F>(f), &t,
-               "aco::spawn");
-    return task<T>(t);
+    return task<T>(detail::start<T>(&options, std::forward<F>(f)));
 }
 
 template <class F> auto spawn(F &&f) -> task<std::invoke_result_t<std::decay_t<F>>>
 {
     using T = std::invoke_result_t<std::decay_t<F>>;
-    aco_task_t *t;
-    detail::go(nullptr, detail::run_stored<std::decay_t<F>, T>, std::forward<F>(f), &t,
-               "aco::spawn");
-    return task<T>(t);
+    return task<T>(detail::start<T>(nullptr, std::forward<F>(f)));
 }
 
 /* Runs `f()` as the first task of a runtime, as aco_run() does; returns or throws what `f` does,
@@ -472,7 +550,7 @@ template <class C, class D> void sleep_until(std::chrono::time_point<C, D> t)
 {
     do {
         detail::check(aco_sleep(detail::ns_until(t)), "aco::sleep_until");
-    } while (C::now() < t); /* a clock that was set back */
+    } while (detail::ns_until(t) > 0); /* a clock that was set back */
 }
 
 /* Calls `f()`, in which each wait of the task fails with ETIMEDOUT once `d` has passed. */

@@ -8,6 +8,7 @@
 
 #include <cstdio>
 #include <memory>
+#include <string>
 
 namespace {
 
@@ -49,10 +50,14 @@ void try_coroutines()
 }
 
 #ifndef WITHOUT_RUNTIME
-int first(bool fails)
+int first(const std::string &fault)
 {
-    if (fails) {
+    if (fault == "fails") {
         aco::within(std::chrono::milliseconds(1), [] { aco::sleep_for(std::chrono::hours(1)); });
+    } else if (fault == "misuses") {
+        auto joined = aco::spawn([] { return 1; });
+        check(joined.join() == 1);
+        aco::when_all(joined, aco::spawn([] {}));
     }
     aco::channel<std::unique_ptr<int>> c;
     auto sender = aco::spawn([&] { c.send(std::make_unique<int>(5)); });
@@ -72,12 +77,12 @@ int first(bool fails)
 
 int main(int argc, char **argv)
 {
-    (void)argv;
     try_coroutines();
 #ifndef WITHOUT_RUNTIME
-    check(aco::run([argc] { return first(argc > 1); }) == 42);
+    check(aco::run([&] { return first(argc > 1 ? argv[1] : ""); }) == 42);
 #else
     (void)argc;
+    (void)argv;
 #endif
     return ct_faults;
 }

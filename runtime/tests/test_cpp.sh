@@ -77,16 +77,23 @@ check_headers() {
     echo "$cxx: headers"
 }
 
+# check_death WHAT ARGUMENT MESSAGE: of the program without exceptions.
+check_death() {
+    run_to_death "$TMP/without" "$2"
+    [[ $STATUS -eq 134 ]] || fail "$1 ends in $STATUS"
+    grep -q "$3" "$TMP/said" || fail "$1 ends without its message: $(<"$TMP/said")"
+}
+
 # A program without exceptions and RTTI runs; and generators without the runtime.
 check_without() {
     local cxx=$1 source objects=()
     must "$cxx: a program without exceptions" "$cxx" -std=c++17 -O1 -fno-exceptions -fno-rtti \
         "${INCLUDE[@]}" -pthread runtime/tests/no_exceptions.cc "$TMP"/library/*.o -o "$TMP/without"
     must "$cxx: a program without exceptions fails" "$TMP/without"
-    run_to_death "$TMP/without" fails
-    [[ $STATUS -eq 134 ]] || fail "$cxx: without exceptions, a wait that fails ends in $STATUS"
-    grep -q 'aco: aco::sleep_for: .*use the calls of aco_runtime.h' "$TMP/said" ||
-        fail "$cxx: it dies without a message: $(<"$TMP/said")"
+    check_death "$cxx: without exceptions, a wait that fails" fails \
+        'aco: aco::sleep_for: .*use the calls of aco_runtime.h'
+    check_death "$cxx: when_all() of a task that was joined" misuses \
+        'aco: aco::when_all: it was joined or moved from: use a task once'
     for source in "${SOURCES[@]}"; do
         objects+=("$TMP/library/${source##*/}.o")
     done

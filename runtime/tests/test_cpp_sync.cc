@@ -199,22 +199,60 @@ void condition_variable_wakes()
         CHECK(c.wait_for(lock, 1ms) == std::cv_status::timeout && lock.owns_lock());
         CHECK(!c.wait_for(lock, 1ms, [] { return false; }));
         CHECK(c.wait_until(lock, std::chrono::steady_clock::now(), [] { return true; }));
+        CHECK(!c.wait_until(lock, std::chrono::system_clock::time_point::min(),
+                            [] { return false; }));
         CHECK_FAILS(std::errc::timed_out,
                     aco::within(1ms, [&] { c.wait_for(lock, std::chrono::hours(1)); }));
         CHECK(lock.owns_lock());
         lock.unlock();
+        int ct = 0;
         auto one = spawn([&] {
             std::unique_lock<aco::mutex> mine(m);
-            return c.wait_for(mine, for_ever) == std::cv_status::no_timeout;
+            return c.wait_for(mine, for_ever) == std::cv_status::no_timeout &&
+                   c.wait_for(mine, std::chrono::hours::max(), [&] { return ct == 1; }) &&
+                   c.wait_until(mine, std::chrono::steady_clock::time_point::max(),
+                                [&] { return ct == 2; });
         });
-        aco::yield();
-        c.notify_one();
+        for (int i = 0; i < 3; i++) {
+            let_others_wait();
+            CHECK(!one.done());
+            ct = i;
+            c.notify_one();
+        }
         CHECK(one.join());
         check_wait_ends([&] {
             std::unique_lock<aco::mutex> mine(m);
             c.wait(mine);
         });
     });
+}
+
+/* What can be waited for outside of tasks, too, keeps its time there. */
+void threads_wait_for_a_time()
+{
+    aco::mutex m;
+    aco::semaphore s(0);
+    aco::condition_variable c;
+    CHECK(!s.try_acquire_for(1ms) && !s.try_acquire_for(-1h));
+    CHECK(!s.try_acquire_until(std::chrono::system_clock::now() + 1ms));
+    std::unique_lock<aco::mutex> lock(m);
+    CHECK(c.wait_for(lock, 1ms) == std::cv_status::timeout && lock.owns_lock());
+    CHECK(!c.wait_for(lock, 1ms, [] { return false; }) && lock.owns_lock());
+    std::thread other([&] {
+        CHECK(!m.try_lock_for(1ms));
+        s.release();
+        CHECK(m.try_lock_for(for_ever));
+        m.unlock();
+        s.acquire(); /* has no time any more */
+        std::lock_guard<aco::mutex> guard(m);
+        c.notify_one();
+    });
+    s.acquire();
+    lock.unlock();
+    lock.lock();
+    s.release();
+    CHECK(c.wait_for(lock, for_ever) == std::cv_status::no_timeout && lock.owns_lock());
+    other.join();
 }
 
 void semaphore_and_latch_count()
@@ -394,6 +432,7 @@ int main(int argc, char **argv)
         T(tasks_that_lock_several_come_to_an_end),
         T(shared_mutex_shares),
         T(condition_variable_wakes),
+        T(threads_wait_for_a_time),
         T(semaphore_and_latch_count),
         T(call_once_calls_once),
         T(each_task_has_its_own_locals),

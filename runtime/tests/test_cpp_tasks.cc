@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <limits>
 #include <new>
 #include <thread>
 #include <vector>
@@ -57,6 +58,7 @@ void tasks_pass_values_and_exceptions_by_join()
         auto captures = spawn([room] { return std::string(room.data()); });
         int target = 0;
         auto reference = spawn([&]() -> int & { return target; });
+        auto rvalue = spawn([&]() -> int && { return std::move(target); });
         CHECK(number.join() == 42 && !number.joinable());
         CHECK(*pointer.join() == 2);
         CHECK(large.join()[2] == 3);
@@ -64,6 +66,8 @@ void tasks_pass_values_and_exceptions_by_join()
         CHECK_THROWS(std::runtime_error, e.what() == std::string("thrown"), thrown.join());
         CHECK(captures.join() == "captured");
         CHECK(&reference.join() == &target);
+        int &&same = rvalue.join();
+        CHECK(&same == &target);
         CHECK(aco_self() != nullptr && aco::this_task_id() != 0);
     });
     CHECK(aco::this_task_id() == 0);
@@ -99,6 +103,78 @@ void objects_of_tasks_live_as_long_as_they_must()
         spawn([] { throw counted(); }); /* what nobody gets */
         let_others_wait();
         CHECK(counted::ct_alive == 0);
+    });
+}
+
+/* Throws when it is copied or moved for the n-th time, and before that counts. */
+struct fragile {
+    int *left;
+    counted object;
+
+    explicit fragile(int *n) : left(n)
+    {
+    }
+    fragile(const fragile &other) : left(other.left)
+    {
+        use();
+    }
+    fragile(fragile &&other) noexcept(false) : left(other.left)
+    {
+        use();
+    }
+    void use() const
+    {
+        if (--*left == 0) {
+            throw std::length_error("fragile");
+        }
+    }
+    int operator()()
+    {
+        return 5;
+    }
+};
+
+/* Calls `f` with an object that throws at its first use, its second and so on, until none does. */
+template <class F> int ct_failures(F f)
+{
+    for (int ct = 0;; ct++) {
+        int left = ct + 1;
+        try {
+            f(fragile(&left));
+            return ct;
+        } catch (const std::length_error &) {
+        }
+        let_others_wait();
+        CHECK(counted::ct_alive == 0);
+    }
+}
+
+void what_copies_throw_reaches_the_caller()
+{
+    aco::run([] {
+        CHECK(ct_failures([](const fragile &f) { CHECK(spawn(f).join() == 5); }) == 1);
+        CHECK(ct_failures([](fragile &&f) { CHECK(spawn(std::move(f)).join() == 5); }) == 1);
+        int ct = ct_failures([](fragile &&f) {
+            aco::group g;
+            g.spawn(std::move(f));
+        });
+        CHECK(ct > 0);
+        ct = ct_failures([](fragile &&f) {
+            auto t = spawn([] { return 1; });
+            CHECK(std::move(t).then([f = std::move(f)](int) mutable { return f(); }).join() == 5);
+        });
+        CHECK(ct > 0);
+        ct = ct_failures([](fragile &&f) { /* the result */
+                                           CHECK(spawn([&f] { return fragile(f.left); }).join()() ==
+                                                 5);
+                                           spawn([&f] { return std::move(f); }).join();
+        });
+        CHECK(ct > 0);
+        ct = ct_failures([](fragile &&f) {
+            auto t = spawn([&f] { return std::move(f); });
+            aco::when_all(t);
+        });
+        CHECK(ct > 0);
     });
 }
 
@@ -247,6 +323,32 @@ void cancelling_ends_waits()
     });
 }
 
+template <class T> void check_time(T longest, T past)
+{
+    CHECK_FAILS(std::errc::timed_out, aco::within(1ms, [&] { aco::sleep_until(longest); }));
+    aco::sleep_until(past);
+}
+
+void times_have_no_bounds()
+{
+    using namespace std::chrono;
+    CHECK_FAILS(std::errc::timed_out, aco::within(1ms, [] { aco::sleep_for(hours::max()); }));
+    CHECK_FAILS(std::errc::timed_out, aco::within(1ms, [] {
+                    aco::sleep_for(duration<double>(std::numeric_limits<double>::infinity()));
+                }));
+    aco::sleep_for(hours::min());
+    check_time(steady_clock::time_point::max(), steady_clock::time_point::min());
+    check_time(system_clock::time_point::max(), system_clock::time_point::min());
+    using far = time_point<system_clock, hours>;
+    check_time(far::max(), far::min());
+    CHECK(aco::within(hours::max(), [] { return aco_deadline(); }) == INT64_MAX);
+    using picoseconds = duration<std::int64_t, std::pico>;
+    CHECK(aco::detail::ns_of(picoseconds(1)) == 1 && aco::detail::ns_of(picoseconds(0)) == 0);
+    CHECK(aco::detail::ns_of(picoseconds::max()) > 0);
+    CHECK(aco::detail::ns_of(duration<double>(1.5e-9)) == 2);
+    CHECK(aco::detail::ns_of(hours(1)) == 3600000000000 && aco::detail::ns_of(-2ns) == -2);
+}
+
 void deadlines_end_waits()
 {
     aco::run([] {
@@ -268,8 +370,7 @@ void deadlines_end_waits()
         CHECK(std::chrono::steady_clock::now() - begin >= 5ms);
         aco::sleep_until(std::chrono::system_clock::now() - 1h);
         aco::sleep_for(-1s);
-        CHECK_FAILS(std::errc::timed_out,
-                    aco::within(1ms, [] { aco::sleep_for(std::chrono::hours::max()); }));
+        times_have_no_bounds();
     });
 }
 
@@ -291,6 +392,9 @@ void then_continues()
             spawn([]() -> int { throw std::runtime_error("x"); }).then([&](int) { ct++; });
         CHECK_THROWS(std::runtime_error, true, failed.join());
         CHECK(ct == 2);
+        auto same = spawn([&]() -> int & { return ct; }).then([](int &i) -> int & { return i; });
+        static_assert(std::is_same_v<decltype(same.join()), int &>);
+        CHECK(&same.join() == &ct);
     });
 }
 
@@ -406,6 +510,15 @@ void when_all_has_all_results()
             many.push_back(spawn([i] { return std::make_unique<int>(i); }));
         }
         CHECK(*aco::when_all(many)[19] == 19);
+        auto named = spawn([] { return 1; });
+        auto [first, second] = aco::when_all(named, spawn([] { return std::string("x"); }));
+        CHECK(first == 1 && second == "x");
+        int target = 5;
+        auto refers = [&] { return spawn([&]() -> int & { return target; }); };
+        std::vector<aco::task<int &>> references;
+        references.push_back(refers());
+        CHECK(&aco::when_all(references)[0].get() == &target);
+        CHECK(&std::get<0>(aco::when_all(refers())) == &target);
         int ended = 0;
         auto bad = spawn([] { throw std::runtime_error("bad"); });
         auto good = spawn([&] {
@@ -437,6 +550,32 @@ void when_any_leaves_the_others()
         CHECK_THROWS(std::runtime_error, true, aco::when_any(aco::cancel_rest, slow, bad));
         CHECK_FAILS(std::errc::operation_canceled, slow.join());
         CHECK_FAILS(std::errc::invalid_argument, aco::when_any(slow, bad));
+    });
+}
+
+void when_any_takes_temporaries_and_references()
+{
+    aco::run([] {
+        int target = 5;
+        auto refers = [&] { return spawn([&]() -> int & { return target; }); };
+        auto sleeps = [] { return spawn([] { aco::sleep_for(for_ever); }); };
+        auto slow = sleeps();
+        auto any = aco::when_any(aco::cancel_rest, slow, refers(), sleeps());
+        CHECK(&std::get<1>(any).get() == &target);
+        CHECK_FAILS(std::errc::operation_canceled, slow.join());
+        auto one = aco::when_some(1, refers());
+        CHECK(&std::get<0>(one[0]).get() == &target);
+        auto many = [&] {
+            std::vector<aco::task<int &>> tasks;
+            tasks.push_back(refers());
+            tasks.push_back(refers());
+            return tasks;
+        };
+        CHECK(&aco::when_any(many()).second.get() == &target);
+        CHECK(&aco::when_any(aco::cancel_rest, many()).second.get() == &target);
+        CHECK(aco::when_some(2, many()).size() == 2);
+        CHECK(aco::when_some(aco::cancel_rest, 1, many()).size() == 1);
+        CHECK(aco::when_some(aco::cancel_rest, 1, refers(), spawn([] {})).size() == 1);
     });
 }
 
@@ -524,6 +663,7 @@ int main(int argc, char **argv)
         T(run_returns_or_throws_what_the_callable_does),
         T(tasks_pass_values_and_exceptions_by_join),
         T(objects_of_tasks_live_as_long_as_they_must),
+        T(what_copies_throw_reaches_the_caller),
         T(tasks_have_ids_names_options),
         T(results_pass_between_threads),
         T(small_callables_allocate_nothing),
@@ -536,6 +676,7 @@ int main(int argc, char **argv)
         T(groups_know_what_passes_them),
         T(when_all_has_all_results),
         T(when_any_leaves_the_others),
+        T(when_any_takes_temporaries_and_references),
         T(when_some_waits_for_so_many),
         T(when_any_works_across_threads),
     };
