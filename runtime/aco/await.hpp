@@ -145,12 +145,11 @@ namespace co {
 
 template <class R, class P> detail::time_awaiter sleep_for(std::chrono::duration<R, P> d)
 {
-    std::int64_t ns = detail::ns_of(d), now = aco_now();
-    return detail::time_awaiter(ns > INT64_MAX - now ? INT64_MAX : now + ns);
+    return detail::time_awaiter(detail::ns_from_now(d));
 }
 template <class C, class D> detail::time_awaiter sleep_until(std::chrono::time_point<C, D> t)
 {
-    return sleep_for(t - C::now());
+    return sleep_for(std::chrono::nanoseconds(detail::ns_until(t)));
 }
 
 /* These take a task while they wait. */
@@ -205,21 +204,49 @@ template <class T> class future;
 
 namespace detail {
 
-/* Who waits for a future, or that it has ended, or that nobody waits ever. */
+/* Who waits for a future: a stackless coroutine, or a task; or that it has ended, or that nobody
+ * waits ever. */
 class future_state {
     std::atomic<void *> waiter_{nullptr};
-    static inline char ended_, dropped_;
+    aco_semaphore_t ended_for_task_ = {};
+    static inline char ended_, dropped_, task_;
+
+    /* false: it has ended. */
+    bool enter(void *waiter)
+    {
+        void *found = nullptr;
+        if (waiter_.compare_exchange_strong(found, waiter, std::memory_order_acq_rel)) {
+            return true;
+        }
+        if (found != &ended_) {
+            aco_i_fail("aco::future", aco_get_co(),
+                       "another one waits for it already: wait for a future once");
+        }
+        return false;
+    }
 
 public:
     bool has_ended() const noexcept
     {
         return waiter_.load(std::memory_order_acquire) == &ended_;
     }
-    /* false: it has ended. */
-    bool wait(std::coroutine_handle<> h) noexcept
+    /* For a stackless coroutine; false: it has ended. */
+    bool wait(std::coroutine_handle<> h)
     {
-        void *nobody = nullptr;
-        return waiter_.compare_exchange_strong(nobody, h.address(), std::memory_order_acq_rel);
+        return enter(h.address());
+    }
+    /* For a task. If that throws, nobody waits any more. */
+    void wait(const char *call)
+    {
+        if (!enter(&task_) || aco_semaphore_acquire(&ended_for_task_) == 0) {
+            return;
+        }
+        int error = errno;
+        void *found = &task_;
+        if (waiter_.compare_exchange_strong(found, nullptr, std::memory_order_acq_rel)) {
+            fail(call, error);
+        }
+        shielded([this] { aco_semaphore_acquire(&ended_for_task_); }); /* it is about to be */
     }
     /* Whether its frame must be destroyed now. */
     bool drop() noexcept
@@ -231,8 +258,12 @@ public:
     {
         void *waiter = waiter_.exchange(&ended_, std::memory_order_acq_rel);
         *is_dropped = waiter == &dropped_;
-        return waiter == nullptr || *is_dropped ? std::noop_coroutine()
-                                                : std::coroutine_handle<>::from_address(waiter);
+        if (waiter == &task_) {
+            aco_semaphore_release(&ended_for_task_);
+        }
+        return waiter == nullptr || waiter == &task_ || *is_dropped
+                   ? std::noop_coroutine()
+                   : std::coroutine_handle<>::from_address(waiter);
     }
 };
 
@@ -326,15 +357,20 @@ public:
     {
         return handle_.promise().has_ended();
     }
-    /* For a task: waits, and returns or throws what the coroutine did. Once. */
-    T get();
+    /* For a task: waits, and returns or throws what the coroutine did. Once, unless the wait has
+     * failed: then it can be waited for again. */
+    T get()
+    {
+        handle_.promise().wait("aco::future::get");
+        return handle_.promise().result.take();
+    }
 
     /* co_await */
     bool await_ready() const noexcept
     {
         return done();
     }
-    bool await_suspend(std::coroutine_handle<> h) noexcept
+    bool await_suspend(std::coroutine_handle<> h)
     {
         return handle_.promise().wait(h);
     }
@@ -464,9 +500,13 @@ template <class T> T await(task<T> &&t)
     return t.join();
 }
 
-template <class T> T future<T>::get()
+template <class T> T await(future<T> &f)
 {
-    return await(*this);
+    return f.get();
+}
+template <class T> T await(future<T> &&f)
+{
+    return f.get();
 }
 
 } // namespace aco

@@ -82,6 +82,75 @@ void stackless_coroutines_wait_for_time_and_each_other()
     });
 }
 
+future<int> receives(aco::channel<int> &c)
+{
+    counted object;
+    co_return *co_await aco::co::recv(c);
+}
+
+void a_future_can_be_waited_for_again()
+{
+    aco::run([] {
+        aco::channel<int> c;
+        auto value = receives(c);
+        CHECK_FAILS(std::errc::timed_out, aco::within(1ms, [&] { value.get(); }));
+        auto cancelled = spawn([&] { aco::await(value); });
+        let_others_wait();
+        cancelled.cancel();
+        CHECK_FAILS(std::errc::operation_canceled, cancelled.join());
+        CHECK(!value.done());
+        auto gets = spawn([&] { return value.get(); });
+        let_others_wait();
+        c.send(7);
+        CHECK(gets.join() == 7);
+        auto other = receives(c);
+        CHECK_FAILS(std::errc::timed_out, aco::within(1ms, [&] { other.get(); }));
+        auto awaits = [](future<int> f) -> future<int> { co_return co_await f; };
+        auto outer = awaits(std::move(other));
+        c.send(8);
+        CHECK(outer.get() == 8);
+        {
+            auto dropped = receives(c);
+            CHECK_FAILS(std::errc::timed_out, aco::within(1ms, [&] { dropped.get(); }));
+        }
+        c.send(9);
+        let_others_wait();
+        CHECK(counted::ct_alive == 0);
+    });
+}
+
+/* The wait fails and the future ends at the same time, on two threads. */
+void a_future_is_never_lost()
+{
+    aco::run_options options = {};
+    options.ct_threads = 2;
+    aco::run(
+        [] {
+            aco::channel<int> c;
+            aco::task_options there = {};
+            there.thread = ACO_THREAD(1);
+            auto sender = spawn(there, [&] {
+                for (int i = 0; i < 500; i++) {
+                    c.send(i);
+                }
+            });
+            for (int i = 0; i < 500; i++) {
+                auto value = receives(c);
+                for (bool has_it = false; !has_it;) {
+                    try {
+                        has_it = aco::within(std::chrono::microseconds(i % 20),
+                                             [&] { return value.get() == i; });
+                        CHECK(has_it);
+                    } catch (const std::system_error &e) {
+                        CHECK(e.code() == std::errc::timed_out);
+                    }
+                }
+            }
+            sender.join();
+        },
+        options);
+}
+
 future<void> sums(aco::channel<std::unique_ptr<int>> &in, aco::channel<int> &out)
 {
     int total = 0;
@@ -264,6 +333,8 @@ int main(int argc, char **argv)
     const test tests[] = {
         T(stackless_coroutines_wait_for_tasks),
         T(stackless_coroutines_wait_for_time_and_each_other),
+        T(a_future_can_be_waited_for_again),
+        T(a_future_is_never_lost),
         T(stackless_coroutines_use_channels),
         T(stackless_coroutines_wait_for_descriptors),
         T(tasks_wait_for_any_awaitable),
