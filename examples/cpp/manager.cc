@@ -5,7 +5,8 @@
  *
  *     3 tasks
  *     cancelled one by its id: 2 tasks
- *     after shutdown: 0 tasks, 3 were cancelled
+ *     one has ended by itself: 1 task
+ *     after shutdown: 2 were cancelled
  */
 #include "aco.hpp"
 
@@ -14,41 +15,62 @@
 
 namespace {
 
+/* A task leaves the map when it ends. What it throws is dropped. */
 class manager {
+    aco::mutex mutex_;
+    aco::condition_variable left_;
     std::unordered_map<std::uint64_t, aco::task<void>> tasks_;
 
-public:
-    template <class F> std::uint64_t add(F &&f)
+    void leave()
     {
-        auto task = aco::spawn(std::forward<F>(f));
+        aco::shielded([this] { /* it may have been cancelled */
+                               std::scoped_lock lock(mutex_);
+                               tasks_.erase(aco::this_task_id());
+                               left_.notify_all();
+        });
+    }
+
+public:
+    template <class F> std::uint64_t add(F f)
+    {
+        std::scoped_lock lock(mutex_);
+        auto task = aco::spawn([this, f = std::move(f)] {
+            try {
+                f();
+            } catch (...) {
+            }
+            leave();
+        });
         std::uint64_t id = task.id();
         tasks_.emplace(id, std::move(task));
         return id;
     }
+    /* Whether it was there; returns when it has ended. */
     bool end(std::uint64_t id)
     {
+        std::unique_lock lock(mutex_);
         auto found = tasks_.find(id);
         if (found == tasks_.end()) {
             return false;
         }
-        auto task = std::move(found->second);
-        tasks_.erase(found);
-        task.cancel();
-        task.join();
+        found->second.cancel();
+        left_.wait(lock, [&] { return tasks_.count(id) == 0; });
         return true;
     }
-    std::size_t size() const
+    std::size_t size()
     {
+        std::scoped_lock lock(mutex_);
         return tasks_.size();
     }
     ~manager()
     {
-        for (auto &[id, task] : tasks_) {
-            task.cancel(); /* all are told, */
-        }
-        while (!tasks_.empty()) {
-            end(tasks_.begin()->first); /* then each is waited for */
-        }
+        aco::shielded([this] { /* so no wait throws */
+                               std::unique_lock lock(mutex_);
+                               for (auto &[id, task] : tasks_) {
+                                   task.cancel();
+                               }
+                               left_.wait(lock, [this] { return tasks_.empty(); });
+        });
     }
 };
 
@@ -58,21 +80,29 @@ int main()
 {
     aco::run([] {
         int ct_cancelled = 0;
+        aco::semaphore may_end(0);
         auto wait = [&] {
             try {
-                aco::sleep_for(std::chrono::hours(1));
+                may_end.acquire();
             } catch (const std::system_error &) {
                 ct_cancelled++;
+                throw;
             }
         };
         {
             manager all;
-            std::uint64_t second = (all.add(wait), all.add(wait));
+            std::uint64_t first = all.add(wait);
+            all.add(wait);
             all.add(wait);
             std::printf("%zu tasks\n", all.size());
-            all.end(second);
+            all.end(first);
             std::printf("cancelled one by its id: %zu tasks\n", all.size());
+            may_end.release();
+            while (all.size() == 2) {
+                aco::yield();
+            }
+            std::printf("one has ended by itself: %zu task\n", all.size());
         }
-        std::printf("after shutdown: 0 tasks, %d were cancelled\n", ct_cancelled);
+        std::printf("after shutdown: %d were cancelled\n", ct_cancelled);
     });
 }
