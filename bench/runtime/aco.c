@@ -215,25 +215,44 @@ static void measure_mutex(long n)
     check(ct_done == n, "the mutex was not locked");
 }
 
-/* From the first yield on, the other task waits for the lock. */
-static void *lock_often(void *ct)
+/* Two tasks and three locks: who runs unlocks that which the other task waits for, and then waits for
+ * one that this one holds. */
+static aco_mutex_t locks[3];
+
+static void *hand_over(void *ct, int k)
 {
     for (long i = 0; i < (long)(intptr_t)ct; i++) {
-        check(aco_mutex_lock(&mutex) == 0, "aco_mutex_lock fails");
-        if (ct_done++ == 0) {
-            aco_yield();
-        }
-        aco_mutex_unlock(&mutex);
+        aco_mutex_unlock(&locks[k]);
+        check(aco_mutex_lock(&locks[(k + 1) % 3]) == 0, "aco_mutex_lock fails");
+        ct_done++;
+        k = (k + 2) % 3;
     }
+    aco_mutex_unlock(&locks[k]);
+    aco_mutex_unlock(&locks[(k + 2) % 3]);
     aco_wait_group_done(&ended);
     return NULL;
+}
+
+static void *hand_over_first(void *ct)
+{
+    aco_mutex_lock(&locks[0]);
+    aco_mutex_lock(&locks[2]);
+    aco_yield();
+    return hand_over(ct, 0);
+}
+
+static void *hand_over_second(void *ct)
+{
+    aco_mutex_lock(&locks[1]);
+    aco_mutex_lock(&locks[0]);
+    return hand_over(ct, 1);
 }
 
 static void measure_handover(long n)
 {
     aco_wait_group_add(&ended, 2);
-    go(lock_often, (void *)(intptr_t)(n / 2));
-    go(lock_often, (void *)(intptr_t)(n / 2));
+    go(hand_over_first, (void *)(intptr_t)(n / 2));
+    go(hand_over_second, (void *)(intptr_t)(n / 2));
     int64_t start = processor_ns();
     aco_wait_group_wait(&ended);
     print_metric("ns", mean_processor_ns(start, ct_done));
