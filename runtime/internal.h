@@ -555,7 +555,7 @@ HIDDEN void aco_i_set_drained(fd_t *entry, moment_t moment);
 HIDDEN int aco_i_is_drained(const fd_t *entry);
 /* Whether a shutdown was seen; perhaps that of another file which had the number. */
 HIDDEN int aco_i_has_hung_up(const fd_t *entry);
-HIDDEN void aco_i_set_no_socket(fd_t *entry);
+HIDDEN void aco_i_set_no_socket(fd_t *entry, int is_no_socket);
 HIDDEN int aco_i_is_no_socket(const fd_t *entry);
 /* For two system calls that must not be parted by another task's. */
 SHARED void aco_i_lock_fd(fd_t *entry);

@@ -39,12 +39,19 @@ static int rest_of(struct iovec window[WINDOW], const call_t *call)
     return ct;
 }
 
+/* Whether there is something to be moved; if not, the kernel says at once what is wrong. */
+static int may_wait_for(const struct iovec *iov, int ct)
+{
+    return iov != NULL && ct > 0 && ct <= IOV_MAX && size_of(iov, ct) != 0;
+}
+
 /* ==== What is no socket ====================================================================== */
 
-static int is_file(int fd)
+/* The kind of its file, of S_IFMT; 0: it has none. */
+static mode_t kind_of(int fd)
 {
     struct stat status;
-    return fstat(fd, &status) == 0 && (S_ISREG(status.st_mode) || S_ISBLK(status.st_mode));
+    return fstat(fd, &status) == 0 ? status.st_mode & S_IFMT : 0;
 }
 
 /* Bytes of a write that do not wait once poll() has said POLLOUT. */
@@ -116,11 +123,18 @@ static ssize_t move_no_socket(const call_t *call, const struct iovec *iov, int c
         return result;
     }
     int error = errno;
-    if (is_file(call->fd)) {
+    mode_t kind = kind_of(call->fd);
+    if (kind == S_IFREG || kind == S_IFBLK) {
         return events == POLLIN ? aco_i_file_read(call->fd, iov, ct, -1)
                                 : aco_i_file_write(call->fd, iov, ct, -1);
     }
     errno = error;
+    if (error != EAGAIN && kind == S_IFSOCK) { /* the number was another file's */
+        struct msghdr msg = {.msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = (size_t)ct};
+        aco_i_set_no_socket(call->entry, 0);
+        return events == POLLIN ? aco_i_libc.recvmsg(call->fd, &msg, MSG_DONTWAIT)
+                                : aco_i_libc.sendmsg(call->fd, &msg, MSG_DONTWAIT);
+    }
     return error == EAGAIN ? -1 : when_polled(call, iov, ct, events);
 }
 
@@ -159,7 +173,7 @@ static ssize_t try_read(call_t *call)
                 return result;
             }
         }
-        aco_i_set_no_socket(call->entry);
+        aco_i_set_no_socket(call->entry, 1);
     }
     return move_no_socket(call, call->iov, call->iov_ct, POLLIN);
 }
@@ -293,7 +307,7 @@ ssize_t aco_read(int fd, void *buf, size_t sz)
 ssize_t aco_readv(int fd, const struct iovec *iov, int ct)
 {
     call_t call = {.fd = fd, .entry = aco_i_fd(fd), .iov = iov, .iov_ct = ct};
-    if (!is_in_task() || call.entry == NULL || ct <= 0 || ct > IOV_MAX || size_of(iov, ct) == 0) {
+    if (!is_in_task() || call.entry == NULL || !may_wait_for(iov, ct)) {
         return aco_i_libc.readv(fd, iov, ct);
     }
     moment_t moment;
@@ -385,7 +399,7 @@ static ssize_t try_write(call_t *call)
         if (result >= 0 || errno != ENOTSOCK) {
             return result;
         }
-        aco_i_set_no_socket(call->entry);
+        aco_i_set_no_socket(call->entry, 1);
     }
     if (call->done == 0) {
         return move_no_socket(call, call->iov, call->iov_ct, POLLOUT);
@@ -426,7 +440,7 @@ ssize_t aco_writev(int fd, const struct iovec *iov, int ct)
 {
     struct msghdr msg = {.msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = (size_t)ct};
     call_t call = {.fd = fd, .entry = aco_i_fd(fd), .iov = iov, .iov_ct = ct, .msg = &msg};
-    if (!is_in_task() || call.entry == NULL || ct <= 0 || ct > IOV_MAX || size_of(iov, ct) == 0) {
+    if (!is_in_task() || call.entry == NULL || !may_wait_for(iov, ct)) {
         return aco_i_libc.writev(fd, iov, ct);
     }
     return send_whole(&call, size_of(iov, ct), try_write);
@@ -444,12 +458,14 @@ ssize_t aco_send(int fd, const void *buf, size_t sz, int flags)
 
 ssize_t aco_sendmsg(int fd, const struct msghdr *msg, int flags)
 {
-    call_t call = {.fd = fd, .flags = flags, .entry = aco_i_fd(fd), .iov = msg->msg_iov};
+    call_t call = {.fd = fd, .flags = flags, .entry = aco_i_fd(fd)};
+    if (!is_in_task() || call.entry == NULL || msg == NULL || msg->msg_iovlen > IOV_MAX ||
+        (msg->msg_iov == NULL && msg->msg_iovlen != 0)) {
+        return aco_i_libc.sendmsg(fd, msg, flags); /* which says at once what is wrong */
+    }
+    call.iov = msg->msg_iov;
     call.iov_ct = (int)msg->msg_iovlen;
     call.msg = (struct msghdr *)(uintptr_t)msg;
-    if (!is_in_task() || call.entry == NULL || msg->msg_iovlen > IOV_MAX) {
-        return aco_i_libc.sendmsg(fd, msg, flags);
-    }
     return send_whole(&call, size_of(call.iov, call.iov_ct), try_sendmsg);
 }
 

@@ -15,7 +15,7 @@
  * A program may close a number behind our back, and get it again for another file. Only of
  * descriptors that came from aco_accept4(), aco_dial() and aco_listen(), which aco_close() closes,
  * is it taken as known that they are still watched. All others are added again at each wait: the
- * kernel says EEXIST if they are watched.
+ * kernel says EEXIST if they are watched. If it does not, the number is another file's by now.
  */
 #include "internal.h"
 
@@ -101,39 +101,6 @@ moment_t aco_i_moment(const fd_t *entry)
 
 /* ==== Watching =============================================================================== */
 
-static int add(int fd, const fd_t *entry, const loop_t *loop)
-{
-    struct epoll_event event = {.events = WATCHED};
-    event.data.u64 = (uint64_t)entry->moment.ct_closed << 32 | (uint32_t)fd;
-    int result = epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, fd, &event);
-    return result == 0 || errno == EEXIST ? 0 : -1;
-}
-
-static void forget(int fd, fd_t *entry)
-{
-    struct epoll_event none = {0};
-    if (entry->loop != NULL) {
-        epoll_ctl(entry->loop->epoll_fd, EPOLL_CTL_DEL, fd, &none); /* may be gone */
-        entry->loop = NULL;
-    }
-}
-
-/* Has a loop watch it: that which does already, if tasks rely on it, or else the caller's. */
-static int watch(int fd, fd_t *entry, loop_t *loop)
-{
-    if (entry->loop != loop && entry->waiting.first == NULL) {
-        forget(fd, entry);
-    } else if (entry->loop != NULL && entry->is_ours) {
-        return 0;
-    }
-    if (add(fd, entry, entry->loop != NULL ? entry->loop : loop) != 0) {
-        return -1;
-    }
-    entry->loop = entry->loop != NULL ? entry->loop : loop;
-    loop->has_descriptors = 1;
-    return 0;
-}
-
 /* Takes from the queue, and links by their `next`, those who wait for some of `events`. */
 static node_t *claim_waiting(fd_t *entry, uint32_t events, outcome_t outcome)
 {
@@ -157,6 +124,58 @@ static void make_all_ready(node_t *node)
         aco_i_make_ready(node->task);
         node = next;
     }
+}
+
+/* After the file was closed that had the number. */
+static void forget_file(fd_t *entry)
+{
+    entry->is_ours = 0;
+    __atomic_store_n(&entry->is_simple, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&entry->is_blocking, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&entry->is_no_socket, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&entry->has_hung_up, 0, __ATOMIC_RELAXED);
+}
+
+/* 1: it is watched now; 0: it was already; or -1 with errno. */
+static int add(int fd, const fd_t *entry, const loop_t *loop)
+{
+    struct epoll_event event = {.events = WATCHED};
+    event.data.u64 = (uint64_t)entry->moment.ct_closed << 32 | (uint32_t)fd;
+    int result = epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, fd, &event);
+    return result == 0 ? 1 : errno == EEXIST ? 0 : -1;
+}
+
+static void forget(int fd, fd_t *entry)
+{
+    struct epoll_event none = {0};
+    if (entry->loop != NULL) {
+        if (epoll_ctl(entry->loop->epoll_fd, EPOLL_CTL_DEL, fd, &none) != 0) {
+            forget_file(entry); /* it is gone */
+        }
+        entry->loop = NULL;
+    }
+}
+
+/* Has a loop watch it: that which does already, if tasks rely on it, or else the caller's. Tasks
+ * that wait for a file which has lost the number are to be `woken`. */
+static int watch(int fd, fd_t *entry, loop_t *loop, node_t **woken)
+{
+    if (entry->loop != loop && entry->waiting.first == NULL) {
+        forget(fd, entry);
+    } else if (entry->loop != NULL && entry->is_ours) {
+        return 0;
+    }
+    int added = add(fd, entry, entry->loop != NULL ? entry->loop : loop);
+    if (added < 0) {
+        return -1;
+    }
+    if (added > 0 && entry->loop != NULL) {
+        forget_file(entry);
+        *woken = claim_waiting(entry, UINT32_MAX, WAIT_CLOSED);
+    }
+    entry->loop = entry->loop != NULL ? entry->loop : loop;
+    loop->has_descriptors = 1;
+    return 0;
 }
 
 void aco_i_happened(uint64_t data, uint32_t events)
@@ -211,16 +230,20 @@ void aco_i_forget_descriptors(void)
  * with errno: EBADF if that was its end, EPERM if the descriptor never has to be waited for. */
 static int enter(int fd, fd_t *entry, moment_t since, node_t *node, loop_t *loop)
 {
+    node_t *woken = NULL;
     lock(&entry->lock);
     int result = entry->moment.ct_closed != since.ct_closed   ? -1
                  : entry->moment.ct_events != since.ct_events ? 1
-                                                              : watch(fd, entry, loop);
+                                                              : watch(fd, entry, loop, &woken);
     if (entry->moment.ct_closed != since.ct_closed) {
         errno = EBADF;
     } else if (result == 0) {
         enqueue(&entry->waiting, node);
     }
+    int error = errno;
     unlock(&entry->lock);
+    make_all_ready(woken);
+    errno = error;
     return result;
 }
 
@@ -467,9 +490,9 @@ int aco_i_has_hung_up(const fd_t *entry)
     return __atomic_load_n(&entry->has_hung_up, __ATOMIC_RELAXED);
 }
 
-void aco_i_set_no_socket(fd_t *entry)
+void aco_i_set_no_socket(fd_t *entry, int is_no_socket)
 {
-    __atomic_store_n(&entry->is_no_socket, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&entry->is_no_socket, (char)is_no_socket, __ATOMIC_RELAXED);
 }
 
 void aco_i_lock_fd(fd_t *entry)
@@ -530,11 +553,7 @@ int aco_i_close_by(int fd, int (*fn)(void *arg), void *arg)
     __atomic_store_n(&entry->moment.ct_closed, entry->moment.ct_closed + 1, __ATOMIC_RELEASE);
     node_t *woken = claim_waiting(entry, UINT32_MAX, WAIT_CLOSED);
     forget(fd, entry); /* a copy of the descriptor would keep it watched */
-    entry->is_ours = 0;
-    __atomic_store_n(&entry->is_simple, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&entry->is_blocking, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&entry->is_no_socket, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&entry->has_hung_up, 0, __ATOMIC_RELAXED);
+    forget_file(entry);
     int result = fn(arg);
     int error = errno;
     result = result < 0 && error == EINTR ? 0 : result; /* it is closed all the same */

@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -118,6 +119,52 @@ static void *is_closed_unseen(void *arg)
     return arg;
 }
 
+/* A socket of `type` with an address of its own on this machine. */
+static int bind_here(int type, struct sockaddr_in *addr)
+{
+    socklen_t sz = sizeof(*addr);
+    int fd = socket(AF_INET, type, 0);
+    *addr = (struct sockaddr_in){.sin_family = AF_INET};
+    addr->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    CHECK(bind(fd, (struct sockaddr *)addr, sz) == 0);
+    CHECK(getsockname(fd, (struct sockaddr *)addr, &sz) == 0);
+    return fd;
+}
+
+static void *sends_two(void *addr)
+{
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    for (int i = 0; i < 2; i++) {
+        CHECK(sendto(fd, "x", 1, 0, (const struct sockaddr *)addr, sizeof(struct sockaddr_in)) ==
+              1);
+    }
+    CHECK(close(fd) == 0);
+    return NULL;
+}
+
+/* After the number was that of a TCP connection: a short read leaves more to be read now. */
+static void *is_datagrams_next(void *arg)
+{
+    struct sockaddr_in addr;
+    char bytes[8];
+    int listener = bind_here(SOCK_STREAM, &addr), client = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(listen(listener, 1) == 0);
+    CHECK(connect(client, (struct sockaddr *)&addr, sizeof(addr)) == 0);
+    int fd = accept(listener, NULL, NULL);
+    CHECK(aco_go(sends, (void *)(intptr_t)client) == 0);
+    CHECK(recv(fd, bytes, sizeof(bytes), 0) == 1);
+    CHECK(syscall(SYS_close, fd) == 0);
+    CHECK(bind_here(SOCK_DGRAM, &addr) == fd);
+    CHECK(aco_go(sends_two, &addr) == 0);
+    aco_within(10000 * MS)
+    {
+        CHECK(recv(fd, bytes, sizeof(bytes), 0) == 1);
+        CHECK(recv(fd, bytes, sizeof(bytes), 0) == 1);
+    }
+    CHECK(close(fd) == 0 && close(listener) == 0 && close(client) == 0);
+    return arg;
+}
+
 static void *passes_descriptor(void *arg)
 {
     int pair[2], passed = -1;
@@ -160,6 +207,7 @@ static void test_closed_unseen(void **state)
     (void)state;
     run_tasks(is_closed_unseen, NULL);
     run_tasks(is_closed_unseen, fds);
+    run_tasks(is_datagrams_next, NULL);
 }
 
 static void test_passed(void **state)
