@@ -297,7 +297,8 @@ int aco_wait_fd(int fd, int events);
  * addresses of the host, families in turn, and the next one 250 ms after the last if that has not
  * answered (RFC 8305); the first to answer counts. "udp" listens without a connection. Fails with
  * EINVAL for an address that makes no sense, ENOENT for a name that is not found, EAGAIN if it can
- * not be looked up now, and as bind(2), listen(2) and connect(2) do.
+ * not be looked up now, EMFILE or ENFILE if there is no descriptor, and as bind(2), listen(2) and
+ * connect(2) do.
  */
 int aco_listen(const char *network, const char *address);
 int aco_dial(const char *network, const char *address);

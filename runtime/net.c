@@ -105,8 +105,24 @@ static const char *parse_address(const char *address, char host[NI_MAXHOST])
     return colon + 1;
 }
 
+/* Whether the process, or the machine, has no descriptors for files and sockets that a look-up
+ * needs. libc takes a file that it can't open for one without names. */
+static int lacks_descriptors(void)
+{
+    int fds[2];
+    if (pipe2(fds, O_CLOEXEC) != 0) {
+        return errno == EMFILE || errno == ENFILE;
+    }
+    aco_i_libc.close(fds[0]);
+    aco_i_libc.close(fds[1]);
+    return 0;
+}
+
 static int error_of(int result)
 {
+    if (result != EAI_SYSTEM && result != EAI_MEMORY && lacks_descriptors()) {
+        return errno;
+    }
     return result == EAI_SYSTEM                            ? errno
            : result == EAI_MEMORY                          ? ENOMEM
            : result == EAI_AGAIN                           ? EAGAIN

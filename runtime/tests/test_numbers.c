@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Descriptors behind the runtime's back: flags that change between calls, numbers that get another
- * file by close(2) and dup2(2).  */
+ * file by close(2) and dup2(2), and no number left.
+ */
 // build: -Wl,--wrap=preadv2,--wrap=pwritev2
 #define _GNU_SOURCE
 #include "tasks.h"
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -154,11 +156,41 @@ static void a_reused_number_is_a_new_file(void **state)
     has_no_nowait = 0;
 }
 
+/* ==== No number ============================================================================== */
+
+static void *lacks_numbers(void *arg)
+{
+    struct rlimit limit, none;
+    int free_number = dup(STDERR_FILENO);
+    CHECK(free_number >= 0 && close(free_number) == 0);
+    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    none = limit;
+    none.rlim_cur = (rlim_t)free_number;
+    CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    CHECK_FAILS(aco_dial("tcp", "localhost:9"), EMFILE);
+    CHECK_FAILS(aco_dial("tcp", "127.0.0.1:9"), EMFILE);
+    CHECK_FAILS(aco_dial("tcp", "127.0.0.1:discard"), EMFILE);
+    CHECK_FAILS(aco_dial("unix", "/nonexistent"), EMFILE);
+    CHECK_FAILS(aco_listen("tcp", "localhost:0"), EMFILE);
+    CHECK_FAILS(aco_listen("tcp", "127.0.0.1:0"), EMFILE);
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    int fd = aco_listen("tcp", "localhost:0");
+    CHECK(fd >= 0 && aco_close(fd) == 0);
+    return arg;
+}
+
+static void a_missing_number_is_told(void **state)
+{
+    (void)state;
+    run_tasks(lacks_numbers, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(flags_count_from_call_to_call),
         cmocka_unit_test(a_reused_number_is_a_new_file),
+        cmocka_unit_test(a_missing_number_is_told),
     };
     alarm(GIVE_UP);
     return cmocka_run_group_tests_name("numbers", tests, NULL, NULL);
