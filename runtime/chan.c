@@ -141,6 +141,9 @@ static int result_of(int is_send, progress_t progress)
 
 int aco_chan_close(aco_chan_t *chan)
 {
+    if (chan == NULL) {
+        aco_i_misuse_of("aco_chan_close", "the channel is NULL: pass what aco_chan_new() returned");
+    }
     aco_task_t *first = NULL, **link = &first;
     lock(&chan->lock);
     int was_closed = chan->is_closed;
@@ -208,9 +211,23 @@ static __attribute__((noinline)) int pass_by_copy(aco_chan_t *chan, void *item, 
     return result;
 }
 
+/* `may_wait` * 2 + `is_send` of a call. */
+static const char *const calls[] = {"aco_chan_try_recv", "aco_chan_try_send", "aco_chan_recv",
+                                    "aco_chan_send"};
+
+static __attribute__((noinline, cold)) ACO_NORETURN void fail(int call)
+{
+    aco_i_misuse_of(calls[call],
+                    "the channel or the item is NULL: pass what aco_chan_new() "
+                    "returned, and where an item is");
+}
+
 static inline int pass(aco_chan_t *chan, void *item, int is_send, int may_wait)
 {
     aco_task_t *ready = NULL;
+    if (__builtin_expect(chan == NULL || (item == NULL && chan->item_sz != 0), 0)) {
+        fail(may_wait * 2 + is_send);
+    }
     lock(&chan->lock);
     progress_t progress = is_send ? send_at_once(chan, item, &ready)
                                   : receive_at_once(chan, item, &ready);
@@ -452,6 +469,9 @@ static int select_by(aco_case_t *cases, place_t *places, size_t ct, int wait)
 int aco_select(aco_case_t *cases, size_t ct, int wait)
 {
     size_t ct_valid = 0, ct_invalid = 0;
+    if (cases == NULL && ct != 0) {
+        aco_i_misuse_of("aco_select", "there are no cases: pass an array of `ct`");
+    }
     for (size_t i = 0; i < ct; i++) {
         if (cases[i].chan != NULL) {
             int is_valid = (cases[i].send == NULL) != (cases[i].recv == NULL);

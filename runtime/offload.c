@@ -297,6 +297,9 @@ outcome_t aco_i_offload(helpers_kind_t kind, void *(*fn)(void *), void *arg,
 
 void *aco_offload(void *(*fn)(void *), void *arg)
 {
+    if (fn == NULL) {
+        aco_i_misuse_of("aco_offload", "the function is NULL: pass one for a helper to run");
+    }
     const aco_task_t *self = aco_self();
     const aco_t *co = self != NULL && is_moved(self, arg) ? aco_get_co() : NULL;
     for (; co != NULL && co->share_stack != NULL; co = co->main_co) {

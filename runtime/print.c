@@ -307,6 +307,9 @@ void aco_i_list_tasks(aco_i_text_t *text, const aco_i_registers_t *registers)
 
 void aco_print_tasks(FILE *stream)
 {
+    if (stream == NULL) {
+        aco_i_misuse_of("aco_print_tasks", "there is no stream: pass stderr, say");
+    }
     /* Locks must not be held while `stream` blocks. */
     char *bytes = NULL;
     size_t sz = 0;

@@ -351,19 +351,29 @@ aco_task_t *aco_i_make(const aco_task_options_t *options, void *(*fn)(void *),
     return task;
 }
 
+static void check_function(const char *call, void *(*fn)(void *))
+{
+    if (fn == NULL) {
+        aco_i_misuse_of(call, "the function is NULL: pass one for the task to run");
+    }
+}
+
 int aco_go(void *(*fn)(void *), void *arg)
 {
+    check_function("aco_go", fn);
     return aco_i_make(NULL, fn, NULL, arg, 0) == NULL ? -1 : 0;
 }
 
 aco_task_t *aco_spawn(void *(*fn)(void *), void *arg)
 {
+    check_function("aco_spawn", fn);
     return aco_i_make(NULL, fn, NULL, arg, 1);
 }
 
 int aco_go_with(const aco_task_options_t *options, void *(*fn)(void *), void *arg,
                 aco_task_t **task)
 {
+    check_function("aco_go_with", fn);
     aco_task_t *made = aco_i_make(options, fn, NULL, arg, task != NULL);
     if (made == NULL) {
         return -1;
@@ -379,6 +389,7 @@ int aco_group_go(aco_group_t *group, void *(*fn)(void *), void *arg)
     if (group == NULL) {
         aco_i_misuse_of("aco_group_go", "the group is NULL: pass what aco_group_new() returned");
     }
+    check_function("aco_group_go", fn);
     aco_task_options_t options = {.group = group};
     return aco_i_make(&options, fn, NULL, arg, 0) == NULL ? -1 : 0;
 }
@@ -453,13 +464,24 @@ aco_task_t *aco_self(void)
     return aco_i_loop == NULL ? NULL : aco_i_loop->running;
 }
 
+static void check_task(const char *call, const aco_task_t *task)
+{
+    if (task == NULL) {
+        aco_i_misuse_of(call,
+                        "the task is NULL: pass what aco_spawn() or, in a task, aco_self() "
+                        "returned");
+    }
+}
+
 uint64_t aco_task_id(const aco_task_t *task)
 {
+    check_task("aco_task_id", task);
     return task->id;
 }
 
 const char *aco_task_name(const aco_task_t *task)
 {
+    check_task("aco_task_name", task);
     return task->name == NULL ? "" : task->name;
 }
 
@@ -563,6 +585,9 @@ static struct {
 
 int aco_key_create(aco_key_t *key, void (*destructor)(void *))
 {
+    if (key == NULL) {
+        aco_i_misuse_of("aco_key_create", "there is no place for the key: pass an aco_key_t");
+    }
     unsigned ct = __atomic_load_n(&keys.ct, __ATOMIC_ACQUIRE);
     do {
         if (ct == MAX_KEYS) {
