@@ -211,13 +211,15 @@ static void answer(int signal, siginfo_t *info, void *ucontext)
     const loop_t *loop = aco_i_loop;
     (void)signal;
     (void)info;
-    if (loop != NULL && loop->running != NULL && question.loop == loop &&
-        question.task == loop->running &&
+    if (loop != NULL && loop->running != NULL &&
         __atomic_compare_exchange_n(&question.state, &asked, ANSWERS, 0, __ATOMIC_ACQUIRE,
                                     __ATOMIC_RELAXED)) {
-        aco_i_registers_t registers = aco_i_interrupted(ucontext);
-        find_running(loop->running, &registers, &question.place, &question.copy);
-        __atomic_store_n(&question.state, ANSWERED, __ATOMIC_RELEASE);
+        int is_meant = question.loop == loop && question.task == loop->running;
+        if (is_meant) {
+            aco_i_registers_t registers = aco_i_interrupted(ucontext);
+            find_running(loop->running, &registers, &question.place, &question.copy);
+        }
+        __atomic_store_n(&question.state, is_meant ? ANSWERED : ASKED, __ATOMIC_RELEASE);
     }
     errno = error;
 }
