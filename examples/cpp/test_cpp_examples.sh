@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Each example for C++ says in its first line what it shows, as the list of examples/README.md does,
-# has a link in docs/cpp.md, compiles without a warning and prints what its comment says.
+# has a link in docs/cpp.md, compiles without a warning and prints what its comment says. Each name
+# of aco.hpp is in a program of docs/cpp.md; tests/test_docs.sh compiles and runs these.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -22,6 +23,37 @@ done
 expected() {
     awk '/prints:$/ { inside = 1; next } /^ \*\// { exit } inside && sub(/^ \*     /, "")' "$1"
 }
+
+# names HEADER...: those in namespaces aco and aco::co that programs write.
+names() {
+    awk '
+        /^namespace detail \{/ { is_private = 1 }
+        /^} \/\/ namespace detail/ { is_private = 0 }
+        is_private || !/^[a-z]/ || /co_await|__attribute__|extern/ { next }
+        {
+            sub(/\[\[nodiscard\]\] /, "")
+            if (match($0, /(^|> )(class|enum class) [a-z_]+/) || match($0, /^using [a-z_]+/) ||
+                match($0, /^inline constexpr [a-z_]+ [a-z_]+/) || match($0, /(^|[ ])[a-z_]+\(/)) {
+                name = substr($0, RSTART, RLENGTH)
+                sub(/\($/, "", name)
+                sub(/.* /, "", name)
+                print name
+            }
+        }' "$@" | sort -u | grep -vxE 'yielder|async_result'
+}
+
+programs=$(awk '/^```/ { is_program = $0 == "```cpp"; next } is_program' docs/cpp.md)
+ct_names=0
+for name in $(names runtime/aco/*.hpp); do
+    grep -qE "aco::(co::)?$name\\b" <<<"$programs" ||
+        fail "no program of docs/cpp.md uses aco::$name"
+    ct_names=$((ct_names + 1))
+done
+for name in join cancel "then" id send recv close resume "done"; do
+    grep -qE "[.]$name\(" <<<"$programs" || fail "no program of docs/cpp.md calls .$name()"
+done
+((ct_names > 30)) || fail "$ct_names names were found in runtime/aco"
+echo "$ct_names names are in docs/cpp.md"
 
 for example in examples/cpp/*.cc; do
     name=${example##*/}

@@ -257,6 +257,15 @@ void small_callables_allocate_nothing()
             CHECK(t.join() == i + 27);
         }
         CHECK(ct_allocations == before);
+        /* The most that fits, and more. */
+        std::array<void *, 8> eight{};
+        std::array<void *, 9> nine{};
+        spawn([eight] { return std::array<void *, 6>{eight[0]}; }).join();
+        CHECK(ct_allocations == before);
+        spawn([nine] { return nine[0]; }).join();
+        CHECK(ct_allocations == before + 1);
+        spawn([] { return std::array<void *, 7>{}; }).join();
+        CHECK(ct_allocations == before + 2);
     });
 }
 
