@@ -6,8 +6,13 @@
  */
 #include "cfi.h"
 
+#include <dlfcn.h>
 #include <link.h>
 #include <string.h>
+
+#ifdef DLFO_STRUCT_HAS_EH_DBASE /* glibc 2.35 */
+extern __typeof__(_dl_find_object) _dl_find_object __attribute__((weak));
+#endif
 
 #define CT_STATES 4 /* that DW_CFA_remember_state may keep at a time */
 
@@ -139,10 +144,24 @@ static int read_common(bytes_t at, description_t *d)
     return d->return_address < CT_REGISTERS;
 }
 
-/* The entry of the sorted table in .eh_frame_hdr that is for `pc`; NULL if there is none. */
-static bytes_t find_entry(const aco_i_module_t *module, uintptr_t pc)
+/* .eh_frame_hdr of the module with an address; NULL if there is none. A library may have been
+ * loaded, or unloaded, since the table was made: libc knows, and tells signal handlers, too. */
+static bytes_t frames_at(uintptr_t pc)
 {
-    bytes_t at = module->frames;
+#ifdef DLFO_STRUCT_HAS_EH_DBASE
+    struct dl_find_object found;
+    if (_dl_find_object != NULL && _dl_find_object((void *)pc, &found) == 0) {
+        return (bytes_t)found.dlfo_eh_frame;
+    }
+#endif
+    const aco_i_module_t *module = aco_i_module_of(pc);
+    return module == NULL ? NULL : module->frames;
+}
+
+/* The entry of its sorted table that is for `pc`; NULL if there is none. */
+static bytes_t find_entry(uintptr_t pc)
+{
+    bytes_t at = frames_at(pc);
     if (at == NULL || at[0] != 1 || at[3] != 0x3b) {
         return NULL;
     }
@@ -169,8 +188,7 @@ static bytes_t find_entry(const aco_i_module_t *module, uintptr_t pc)
 
 static int describe(uintptr_t pc, description_t *d)
 {
-    const aco_i_module_t *module = aco_i_module_of(pc);
-    bytes_t at = module == NULL ? NULL : find_entry(module, pc);
+    bytes_t at = find_entry(pc);
     if (at == NULL) {
         return 0;
     }
