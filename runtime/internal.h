@@ -18,7 +18,8 @@
  *   sync.c    mutexes and similar; chan.c: channels and select
  *   text.c    text without malloc; cfi.c, unwind.c: backtraces; symbols.c: names of places
  *   places.c  where tasks are; print.c: the list of them; report.c: that on signals
- *   metrics.c numbers; trace.c: the trace; watch.c: the watchdog; knots.c: tasks that wait for each other
+ *   metrics.c numbers; trace.c: the trace; profile.c: the profile; watch.c: the watchdog
+ *   knots.c   tasks that wait for each other
  *   files.c   files; names.c: name look-ups
  *   libc.c    the functions of libc that hooks replace, as the runtime itself calls them
  *
@@ -74,6 +75,7 @@
 typedef struct loop_s loop_t;
 typedef struct runtime_s runtime_t;
 typedef struct trace_s trace_t;
+typedef struct profile_s profile_t;
 
 /* ==== libc =================================================================================== */
 
@@ -391,7 +393,8 @@ struct loop_s {
     aco_task_t *sampled; /* a ready task, whose delay is to be counted; NULL: none */
     int64_t sampled_at;  /* when it, or the last one, was chosen */
     durations_t turns, delays;
-    trace_t *trace; /* NULL: it is not traced */
+    trace_t *trace;     /* NULL: it is not traced */
+    profile_t *profile; /* NULL: none is made */
 };
 
 /* Each kind has a pool of helper threads. */
@@ -694,9 +697,9 @@ HIDDEN void aco_i_find_modules(void);
 /* The module with an address; NULL if there is none. */
 HIDDEN const aco_i_module_t *aco_i_module_of(uintptr_t pc);
 /* The addresses of the frames from the innermost on, each in the instruction that is executed;
- * `most` at most. Returns their number. */
+ * `most` at most. Returns their number; `is_whole`: the last one has no caller. */
 HIDDEN int aco_i_unwind(const aco_i_registers_t *from, const aco_i_stack_t *stack, uintptr_t *pcs,
-                        int most);
+                        int most, int *is_whole);
 
 /* Where the function begins that has an address; 0 if there is none. */
 HIDDEN uintptr_t aco_i_function_at(uintptr_t pc);
@@ -739,6 +742,16 @@ typedef struct {
     size_t stack_use; /* bytes of the task's own stack; 0: not known */
 } aco_i_place_t;
 
+/* A walk up the stacks of a task; stacks are copied to `copy`, and read there. */
+typedef struct {
+    uintptr_t *pcs;
+    int most, ct;
+    int is_whole;     /* as far as is known, none is missing */
+    size_t stack_use; /* bytes of the task's own stack; 0: not known */
+    char *copy;
+    size_t copy_sz;
+} aco_i_walk_t;
+
 /* Sets `registers` to those of the function that contains it. */
 #if defined(__x86_64__)
 #define ACO_I_HERE(registers)                                                                      \
@@ -769,6 +782,10 @@ HIDDEN void aco_i_place_of(const aco_task_t *task, aco_i_place_t *place);
 /* Where the running task of the caller's thread is, of which there are the registers. */
 HIDDEN void aco_i_place_here(const aco_task_t *task, const aco_i_registers_t *registers,
                              aco_i_place_t *place);
+/* The same by a walk, and also in the middle of a switch. `task` is NULL in the loop itself;
+ * `low` and `top` are the bounds of the thread's own stack. */
+HIDDEN void aco_i_walk_here(const aco_task_t *task, const aco_i_registers_t *registers,
+                            uintptr_t low, uintptr_t top, aco_i_walk_t *walk);
 /* Where a task that runs on another thread is: that is interrupted to tell. One caller at a time.
  * place->ct is 0 if it does not answer in time. */
 HIDDEN void aco_i_ask_place(loop_t *loop, const aco_task_t *task, aco_i_place_t *place);
@@ -808,6 +825,11 @@ HIDDEN void aco_i_trace_wake(const loop_t *loop, aco_task_t *task);
 HIDDEN void aco_i_before_run(const loop_t *loop, const aco_task_t *task, aco_i_before_t *before);
 HIDDEN void aco_i_trace_run(loop_t *loop, aco_task_t *task, aco_i_before_t *before);
 
+/* ---- profile.c ---- */
+/* Has the loop of the caller's thread sampled if ACO_PROFILE asks for it, and no more. */
+HIDDEN void aco_i_begin_profile(loop_t *loop);
+HIDDEN void aco_i_end_profile(loop_t *loop);
+
 /* ---- watch.c ---- */
 /* Starts the watchdog, once, if ACO_WATCHDOG asks for it. */
 HIDDEN void aco_i_begin_watch(void);
@@ -824,8 +846,9 @@ HIDDEN int aco_i_start_thread(void *(*fn)(void *), void *arg);
 HIDDEN int aco_i_ct_own_threads(void);
 /* Whether a list is printed because the process ends. */
 HIDDEN int aco_i_is_dying(void);
-/* Gives the caller's thread a stack for handlers of faults, if tasks are to be printed on these. */
-HIDDEN void aco_i_begin_alt_stack(loop_t *loop);
+/* Gives the caller's thread a stack for handlers, if that `is_needed` or tasks are to be printed on
+ * faults. */
+HIDDEN void aco_i_begin_alt_stack(loop_t *loop, int is_needed);
 HIDDEN void aco_i_end_alt_stack(loop_t *loop);
 
 /* ---- files.c ---- */

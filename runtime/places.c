@@ -15,12 +15,12 @@
 #include <unistd.h>
 
 #define COPY_SZ ((size_t)32 << 10) /* bytes of a stack, from its innermost frame on */
+#define WALK(place, copy)                                                                          \
+    {                                                                                              \
+        .pcs = (place)->pcs, .most = ACO_I_MOST_FRAMES, .copy = (copy), .copy_sz = COPY_SZ         \
+    }
 #define CHUNK_SZ ((size_t)4096)
 #define ANSWER_TIME 1000000000 /* ns that a thread has to answer */
-
-typedef struct {
-    char bytes[COPY_SZ];
-} copy_t;
 
 /* Where the system call below is missing or forbidden: write() fails as it does. */
 static size_t read_by_pipe(char *to, const char *from, size_t sz)
@@ -67,15 +67,16 @@ static int read_struct(void *to, const void *from, size_t sz)
 
 /* A copy of a stack from its byte `low` on, whose bytes are at `from`; pages that can't be read, a
  * guard page, say, are zeros. */
-static aco_i_stack_t copy_stack(uintptr_t low, const char *from, size_t sz, copy_t *copy)
+static aco_i_stack_t copy_stack(uintptr_t low, const char *from, size_t sz,
+                                const aco_i_walk_t *walk)
 {
-    aco_i_stack_t stack = {low, sz < COPY_SZ ? sz : COPY_SZ, copy->bytes};
-    if (aco_i_read_memory(copy->bytes, from, stack.sz) != stack.sz) {
+    aco_i_stack_t stack = {low, sz < walk->copy_sz ? sz : walk->copy_sz, walk->copy};
+    if (aco_i_read_memory(walk->copy, from, stack.sz) != stack.sz) {
         for (size_t done = 0, ct; done < stack.sz; done += ct) {
             ct = CHUNK_SZ - ((uintptr_t)(from + done) & (CHUNK_SZ - 1));
             ct = ct < stack.sz - done ? ct : stack.sz - done;
-            size_t got = aco_i_read_memory(copy->bytes + done, from + done, ct);
-            memset(copy->bytes + done + got, 0, ct - got);
+            size_t got = aco_i_read_memory(walk->copy + done, from + done, ct);
+            memset(walk->copy + done + got, 0, ct - got);
         }
     }
     return stack;
@@ -83,16 +84,22 @@ static aco_i_stack_t copy_stack(uintptr_t low, const char *from, size_t sz, copy
 
 /* ==== Tasks that do not run ================================================================== */
 
-static void add_frames(aco_i_place_t *place, const aco_i_registers_t *registers,
+static void add_frames(aco_i_walk_t *walk, const aco_i_registers_t *registers,
                        const aco_i_stack_t *stack)
 {
-    place->ct += aco_i_unwind(registers, stack, place->pcs + place->ct,
-                              ACO_I_MOST_FRAMES - place->ct);
+    walk->ct += aco_i_unwind(registers, stack, walk->pcs + walk->ct, walk->most - walk->ct,
+                             &walk->is_whole);
+}
+
+static void set_place(aco_i_place_t *place, const aco_i_walk_t *walk)
+{
+    place->ct = walk->ct;
+    place->stack_use = walk->stack_use;
 }
 
 /* Adds the frames of a suspended coroutine, in place or saved out, and what it uses of its stack.
  * Returns its parent. */
-static aco_t *add_suspended(const aco_t *at, aco_i_place_t *place, copy_t *copy)
+static aco_t *add_suspended(const aco_t *at, aco_i_walk_t *walk)
 {
     aco_t co;
     aco_share_stack_t share;
@@ -106,27 +113,26 @@ static aco_t *add_suspended(const aco_t *at, aco_i_place_t *place, copy_t *copy)
     if (registers.sp < (uintptr_t)share.ptr || registers.sp >= (uintptr_t)share.align_retptr) {
         return NULL;
     }
-    place->stack_use = sz;
+    walk->stack_use = sz;
     const char *from = (const char *)registers.sp;
     if (!co.is_owner) {
         from = (const char *)co.save_stack.ptr;
         sz = co.save_stack.valid_sz < sz ? co.save_stack.valid_sz : sz;
     }
-    aco_i_stack_t stack = copy_stack(registers.sp, from, sz, copy);
-    add_frames(place, &registers, &stack);
+    aco_i_stack_t stack = copy_stack(registers.sp, from, sz, walk);
+    add_frames(walk, &registers, &stack);
     return co.main_co;
 }
 
 /* Adds a coroutine that was suspended and those that have resumed it, up to that of the task. */
-static void add_all_suspended(const aco_t *co, const aco_t *last, aco_i_place_t *place,
-                              copy_t *copy)
+static void add_all_suspended(const aco_t *co, const aco_t *last, aco_i_walk_t *walk)
 {
     int is_last = 0;
-    for (int depth = 0; co != NULL && !is_last && depth < ACO_I_MOST_FRAMES; depth++) {
+    for (int depth = 0; co != NULL && !is_last && depth < walk->most; depth++) {
         is_last = co == last;
-        co = place->ct < ACO_I_MOST_FRAMES ? add_suspended(co, place, copy) : NULL;
+        co = walk->ct < walk->most ? add_suspended(co, walk) : NULL;
     }
-    place->stack_use = is_last ? place->stack_use : 0; /* of the task's own */
+    walk->stack_use = is_last ? walk->stack_use : 0; /* of the task's own */
 }
 
 /* aco_i_wait() switches in several places, which are all the same to its callers. */
@@ -143,9 +149,10 @@ static void leave_out_wait(aco_i_place_t *place)
 
 void aco_i_place_of(const aco_task_t *task, aco_i_place_t *place)
 {
-    static copy_t copy;
-    *place = (aco_i_place_t){.ct = 0};
-    add_all_suspended(task->suspended, task->co, place, &copy);
+    static char copy[COPY_SZ];
+    aco_i_walk_t walk = WALK(place, copy);
+    add_all_suspended(task->suspended, task->co, &walk);
+    set_place(place, &walk);
     leave_out_wait(place);
 }
 
@@ -169,30 +176,61 @@ aco_i_registers_t aco_i_interrupted(const void *ucontext)
 #endif
 }
 
+/* Adds the frames of the caller's thread that are on the stack below `top`. */
+static void add_running(const aco_i_registers_t *registers, uintptr_t top, aco_i_walk_t *walk)
+{
+    size_t sz = registers->sp < top ? top - registers->sp : 0;
+    aco_i_stack_t stack = copy_stack(registers->sp, (const char *)registers->sp, sz, walk);
+    add_frames(walk, registers, &stack);
+    walk->stack_use = sz;
+}
+
+/* Adds those of what has resumed the running coroutine of a task, up to the task's own. */
+static void add_resumers(const aco_task_t *task, aco_i_walk_t *walk)
+{
+    if (aco_gtls_co != task->co) {
+        add_all_suspended(aco_gtls_co->main_co, task->co, walk);
+    }
+}
+
 static void find_running(const aco_task_t *task, const aco_i_registers_t *registers,
-                         aco_i_place_t *place, copy_t *copy)
+                         aco_i_place_t *place, char *copy)
 {
     const aco_t *co = aco_gtls_co;
-    *place = (aco_i_place_t){.ct = 0};
-    if (co == NULL || co->share_stack == NULL || registers->sp == 0) {
-        return;
+    aco_i_walk_t walk = WALK(place, copy);
+    if (co != NULL && co->share_stack != NULL && registers->sp != 0) {
+        add_running(registers, (uintptr_t)co->share_stack->align_retptr, &walk);
+        add_resumers(task, &walk);
     }
-    uintptr_t top = (uintptr_t)co->share_stack->align_retptr;
-    size_t sz = registers->sp < top ? top - registers->sp : 0;
-    aco_i_stack_t stack = copy_stack(registers->sp, (const char *)registers->sp, sz, copy);
-    add_frames(place, registers, &stack);
-    if (co != task->co) {
-        add_all_suspended(co->main_co, task->co, place, copy);
-    } else {
-        place->stack_use = sz;
-    }
+    set_place(place, &walk);
 }
 
 void aco_i_place_here(const aco_task_t *task, const aco_i_registers_t *registers,
                       aco_i_place_t *place)
 {
-    static copy_t copy;
-    find_running(task, registers, place, &copy);
+    static char copy[COPY_SZ];
+    find_running(task, registers, place, copy);
+}
+
+void aco_i_walk_here(const aco_task_t *task, const aco_i_registers_t *registers, uintptr_t low,
+                     uintptr_t top, aco_i_walk_t *walk)
+{
+    const aco_share_stack_t *shared = aco_gtls_co == NULL ? NULL : aco_gtls_co->share_stack;
+    uintptr_t sp = registers->sp;
+    if (shared != NULL && sp - (uintptr_t)shared->ptr < shared->sz) {
+        /* The return address of the outermost frame is behind the others. */
+        add_running(registers, (uintptr_t)shared->align_retptr + sizeof(void *), walk);
+        int is_whole = walk->is_whole;
+        if (task != NULL) {
+            add_resumers(task, walk);
+        }
+        walk->is_whole = is_whole && walk->ct < walk->most;
+    } else if (sp >= low && sp < top) {
+        add_running(registers, top, walk);
+    } else { /* still that of another task */
+        walk->pcs[walk->ct++] = registers->pc;
+        walk->is_whole = 0;
+    }
 }
 
 /* What a thread is asked, and its answer. */
@@ -202,7 +240,7 @@ static struct {
     const loop_t *loop;
     const aco_task_t *task;
     aco_i_place_t place;
-    copy_t copy;
+    char copy[COPY_SZ];
 } question;
 
 static void answer(int signal, siginfo_t *info, void *ucontext)
@@ -217,7 +255,7 @@ static void answer(int signal, siginfo_t *info, void *ucontext)
         int is_meant = question.loop == loop && question.task == loop->running;
         if (is_meant) {
             aco_i_registers_t registers = aco_i_interrupted(ucontext);
-            find_running(loop->running, &registers, &question.place, &question.copy);
+            find_running(loop->running, &registers, &question.place, question.copy);
         }
         __atomic_store_n(&question.state, is_meant ? ANSWERED : ASKED, __ATOMIC_RELEASE);
     }

@@ -164,11 +164,12 @@ static void print_and_die(int number, siginfo_t *info, void *ucontext)
     errno = error;
 }
 
-void aco_i_begin_alt_stack(loop_t *loop)
+void aco_i_begin_alt_stack(loop_t *loop, int is_needed)
 {
     stack_t stack;
-    if (!__atomic_load_n(&fatal.is_on, __ATOMIC_RELAXED) || loop->alt_stack != NULL ||
-        sigaltstack(NULL, &stack) != 0 || !(stack.ss_flags & SS_DISABLE)) {
+    if (!(is_needed || __atomic_load_n(&fatal.is_on, __ATOMIC_RELAXED)) ||
+        loop->alt_stack != NULL || sigaltstack(NULL, &stack) != 0 ||
+        !(stack.ss_flags & SS_DISABLE)) {
         return;
     }
     void *memory = mmap(NULL, ALT_STACK_SZ, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
@@ -197,7 +198,7 @@ static int print_before_end(int number)
     aco_i_find_modules();
     __atomic_store_n(&fatal.is_on, 1, __ATOMIC_RELAXED);
     if (aco_i_loop != NULL) {
-        aco_i_begin_alt_stack(aco_i_loop);
+        aco_i_begin_alt_stack(aco_i_loop, 0);
     }
     if (sigaction(number, &action, &former) != 0) {
         return -1;

@@ -48,8 +48,9 @@ static int begin_loop(loop_t *loop)
     loop->handling = aco_i_handling();
     loop->thread = pthread_self();
     __atomic_store_n(&loop->tid, (int)syscall(SYS_gettid), __ATOMIC_RELAXED);
-    aco_i_begin_alt_stack(loop);
+    aco_i_begin_alt_stack(loop, 0);
     aco_i_begin_trace(loop);
+    aco_i_begin_profile(loop);
     pthread_getcpuclockid(loop->thread, &loop->clock);
     loop->now = aco_i_clock();
     loop->random = (uint32_t)loop->now | 1;
@@ -65,6 +66,7 @@ static int begin_loop(loop_t *loop)
 
 static void end_loop(loop_t *loop)
 {
+    aco_i_end_profile(loop);
     if (loop->share_stack != NULL) {
         aco_share_stack_destroy(loop->share_stack);
     }

@@ -158,14 +158,16 @@ static int find_cfa(const frame_t *frame, const rules_t *rules, uintptr_t *cfa)
     return is_known;
 }
 
-/* From a frame to its caller's; 0 if there is none. `is_call`: its pc is behind a call. */
-static int step(frame_t *frame, int *is_call)
+/* From a frame to its caller's; 0 if none is found. `is_call`: its pc is behind a call; `is_last`:
+ * it has no caller. */
+static int step(frame_t *frame, int *is_call, int *is_last)
 {
     aco_i_row_t row;
     uintptr_t cfa = 0;
     if (!aco_i_find_row(frame->pc - (*is_call != 0), &row) || !find_cfa(frame, &row.rules, &cfa)) {
         return 0;
     }
+    *is_last = row.rules.how[row.return_address] == UNDEFINED;
     frame_t caller = {.stack = frame->stack};
     for (unsigned i = 0; i < CT_REGISTERS; i++) {
         uintptr_t value;
@@ -207,7 +209,7 @@ static int leave(frame_t *frame, int *is_call)
 }
 
 int aco_i_unwind(const aco_i_registers_t *from, const aco_i_stack_t *stack, uintptr_t *pcs,
-                 int most)
+                 int most, int *is_whole)
 {
     frame_t frame = {.pc = from->pc, .stack = stack};
     int is_call = 0, ct = 0;
@@ -224,8 +226,10 @@ int aco_i_unwind(const aco_i_registers_t *from, const aco_i_stack_t *stack, uint
 #ifdef __arm__
     most = most < 1 ? most : 1;
 #endif
+    *is_whole = 0;
     do {
         pcs[ct++] = frame.pc - (is_call != 0);
-    } while (ct < most && (step(&frame, &is_call) || (ct == 1 && leave(&frame, &is_call))));
+    } while (ct < most &&
+             (step(&frame, &is_call, is_whole) || (ct == 1 && leave(&frame, &is_call))));
     return ct;
 }

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What tells about the tasks of a running program, looked at from outside of it: the list of tasks
-# with their backtraces, alive and when the program dies; the watchdog; the trace; the probes.
+# with their backtraces, alive and when the program dies; the watchdog; the trace; the profile; the
+# probes.
 #
-# parts: list watch trace probes
+# parts: list watch trace profile probes
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -172,6 +173,85 @@ check_trace_part() {
     echo "the trace"
 }
 
+# ==== The profile =================================================================================
+
+# profiles ARGUMENT...: the sample leaves its profile in $TMP/profile.
+profiles() {
+    WHAT="profile: $*"
+    rm -f "$TMP/profile"
+    ACO_PROFILE=$TMP/profile must "$WHAT" timeout 600 "${RUN[@]}" "$TMP/profile_sample" "$@"
+    [[ ! -s $TMP/said ]] || fail "$WHAT: it says $(<"$TMP/said")"
+    ! grep -vE '^[^;]+(;[^;]+)* [1-9][0-9]*$' "$TMP/profile" || fail "$WHAT: no collapsed stack"
+    [[ -z $(sed 's/ [0-9]*$//' "$TMP/profile" | sort | uniq -d) ]] ||
+        fail "$WHAT: a stack is there twice"
+}
+
+# The numbers of the lines in $TMP/profile that match, added up.
+samples() {
+    awk -v pattern="$1" '$0 ~ pattern { ct += $NF } END { print ct + 0 }' "$TMP/profile"
+}
+
+# check_shares SAMPLES: there are so many at least: a half, three tenths and a fifth, each within
+# 4.5 times the standard deviation; and nearly all stacks are whole.
+check_shares() {
+    local ct whole
+    ct=$(samples .)
+    ((ct >= $1)) || fail "$WHAT: $ct samples"
+    awk -v ct="$ct" '{ name = $0; sub(/;.*/, "", name); of[name] += $NF }
+        function check(name, share) {
+            if ((of[name] / ct - share) ^ 2 > 4.5 ^ 2 * share * (1 - share) / ct) {
+                print name " has " of[name] " of " ct " samples"
+                failed = 1
+            }
+        }
+        END { check("a:half", 0.5); check("b", 0.3); check("does_a_fifth", 0.2); exit failed }' \
+        "$TMP/profile" || fail "$WHAT: the shares are not those of the work"
+    whole=$(samples '^(a:half;does_half;descends;descends;descends;burns_for|b;does_nearly_a_third;generates;burns_for|does_a_fifth;does_a_fifth;burns_for)(;burns)? ')
+    ((whole * 100 >= ct * 95)) || fail "$WHAT: $whole of $ct stacks are whole: $(<"$TMP/profile")"
+    echo "$COMMAND: the shares of tasks, seen in $ct samples"
+}
+
+profile_foreign() {
+    local words
+    [[ $PROCESSOR == arm* ]] || return 0
+    read -ra words <<<"$2"
+    COMMAND=$PROCESSOR WHAT="$PROCESSOR: a profile"
+    build profile_sample "$1" "${words[@]}" -O2 -DPROFILE_HZ=1000
+    profiles shares 1500 1
+    if [[ $PROCESSOR == arm ]]; then # innermost frames alone
+        (($(samples '^a:half;...;burns '))) || fail "$WHAT: no sample"
+        echo "$COMMAND: a profile without stacks"
+    else
+        check_shares 40
+    fi
+}
+
+check_profile_part() {
+    COMMAND=${CC%% *}
+    build profile_sample "$COMMAND" -O2 -DPROFILE_HZ=1000
+    profiles shares 5000 1
+    check_shares 100
+    profiles shares 2000 2
+    (($(samples '^a:half;.*;burns ') && $(samples '^does_a_fifth;.*;burns '))) ||
+        fail "$WHAT: a thread has no samples"
+    profiles forks 5000
+    profiles exits 5000
+    (($(samples '^exits;exits;burns_for'))) || fail "$WHAT: no sample"
+    WHAT="profile: none is asked for"
+    rm "$TMP/profile"
+    (cd "$TMP" && ./profile_sample exits 1) || fail "$WHAT"
+    ACO_PROFILE=$TMP/no/folder must "no file for the profile" "$TMP/profile_sample" exits 1
+    says '^aco: ACO_PROFILE: .*/no/folder: No such file or directory$'
+    ACO_PROFILE=$TMP/profile must "another handler" "$TMP/profile_sample" exits 1 1 handles
+    says '^aco: ACO_PROFILE: the program has a handler of its own for SIGPROF$'
+    # By the clock, a timer is not bound to the kernel's tick: samples are anywhere in a switch.
+    build profile_sample "${CC%% *}" -O2 -DPROFILE_HZ=20000 -DPROFILE_CLOCK=CLOCK_MONOTONIC
+    profiles switches 200000 1
+    (($(samples '^switches;') >= 100)) || fail "$WHAT: too few samples"
+    echo "$WHAT: $(samples .) samples, $(samples ';\\.\\.\\.;') of them in between"
+    on_each_foreign profile_foreign
+}
+
 # ==== Probes ======================================================================================
 
 # Each probe has a note, and is one nop.
@@ -194,7 +274,7 @@ check_probes_part() {
     echo "probes: create, start, park, unpark, end, offload"
 }
 
-(($# == 0)) && set -- list watch trace probes
+(($# == 0)) && set -- list watch trace profile probes
 for part; do
     "check_${part}_part"
 done

@@ -1,0 +1,462 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The profile: where processor time goes, by task. A timer of the processor time of each loop's
+ * thread interrupts that 99 times a second. The handler walks the stack, and counts it in a table
+ * of the thread's own, without locks. When no loop is left, and when the program exits, the tables
+ * become a file of collapsed stacks, which flame graphs are drawn from.
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Tests have others. */
+#ifndef PROFILE_HZ
+#define PROFILE_HZ 99
+#endif
+#ifndef PROFILE_CLOCK
+#define PROFILE_CLOCK CLOCK_THREAD_CPUTIME_ID
+#endif
+
+#define MOST_FRAMES 128
+#define NAME_SZ 64                   /* bytes of a task's name */
+#define SAMPLES_SZ ((size_t)4 << 20) /* bytes */
+#define CT_SLOTS ((size_t)1 << 16)
+#define COPY_SZ ((size_t)256 << 10) /* bytes of a stack */
+#define CT_NAMES ((size_t)1 << 13)
+
+/* A stack, and how often it was seen. What follows `ct` makes the difference between two. */
+typedef struct {
+    uintptr_t ct;        /* atomic: only its thread changes it */
+    void *(*fn)(void *); /* the task's; NULL: of the loop itself */
+    char name[NAME_SZ];  /* the task's, or else "" */
+    int is_whole;
+    int ct_pcs;
+    uintptr_t pcs[MOST_FRAMES]; /* the innermost first */
+} sample_t;
+
+struct profile_s {
+    loop_t *loop; /* NULL: its loop has ended, and another one may have the profile */
+    profile_t *next;
+    int timer;
+    uintptr_t low, top; /* of the thread's own stack */
+    uint64_t ct_lost;   /* samples for which there was no room */
+    size_t sz;          /* atomic: bytes of samples that are in use */
+    sample_t now;
+    uint32_t slots[CT_SLOTS]; /* where samples begin, in words, plus 1; by hash */
+    uintptr_t samples[SAMPLES_SZ / sizeof(uintptr_t)];
+    char copy[COPY_SZ];
+};
+
+static struct {
+    pthread_mutex_t mutex; /* of what follows */
+    int fd;                /* < 0: no profile is asked for */
+    pid_t pid;
+    int has_failed; /* it was said that there are no timers */
+    int ct_loops;
+    profile_t *first;
+} all = {.mutex = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
+
+/* ==== Samples ================================================================================ */
+
+/* In words, as they are kept. */
+static size_t size_of_sample(const sample_t *sample)
+{
+    size_t sz = offsetof(sample_t, pcs) + (size_t)sample->ct_pcs * sizeof(sample->pcs[0]);
+    return (sz + sizeof(uintptr_t) - 1) / sizeof(uintptr_t);
+}
+
+static size_t hash_of(const sample_t *sample)
+{
+    const uintptr_t *words = (const uintptr_t *)sample;
+    size_t sz = size_of_sample(sample);
+    uint64_t hash = 0;
+    for (size_t i = offsetof(sample_t, fn) / sizeof(words[0]); i < sz; i++) {
+        hash = (hash ^ words[i]) * UINT64_C(0x9e3779b97f4a7c15);
+        hash ^= hash >> 32;
+    }
+    return (size_t)hash;
+}
+
+static int is_same(const sample_t *a, const sample_t *b)
+{
+    size_t from = offsetof(sample_t, fn);
+    return a->ct_pcs == b->ct_pcs && memcmp((const char *)a + from, (const char *)b + from,
+                                            size_of_sample(a) * sizeof(uintptr_t) - from) == 0;
+}
+
+/* Counts the sample in profile->now. */
+static void count_sample(profile_t *profile)
+{
+    sample_t *now = &profile->now;
+    size_t sz = size_of_sample(now), used = profile->sz;
+    uint32_t *slot = NULL;
+    for (size_t i = hash_of(now), tries = 0; tries < CT_SLOTS / 2; i++, tries++) {
+        slot = &profile->slots[i % CT_SLOTS];
+        sample_t *found = (sample_t *)&profile->samples[*slot == 0 ? 0 : *slot - 1];
+        if (*slot == 0) {
+            break;
+        }
+        if (is_same(found, now)) {
+            __atomic_store_n(&found->ct, found->ct + 1, __ATOMIC_RELAXED);
+            return;
+        }
+    }
+    if (*slot != 0 || sz > sizeof(profile->samples) / sizeof(uintptr_t) - used) {
+        profile->ct_lost++;
+        return;
+    }
+    now->ct = 1;
+    memcpy(&profile->samples[used], now, sz * sizeof(uintptr_t));
+    *slot = (uint32_t)used + 1;
+    __atomic_store_n(&profile->sz, used + sz, __ATOMIC_RELEASE);
+}
+
+static void take_sample(profile_t *profile, const void *ucontext)
+{
+    const aco_task_t *task = profile->loop->running;
+    sample_t *now = &profile->now;
+    aco_i_registers_t registers = aco_i_interrupted(ucontext);
+    aco_i_walk_t walk = {
+        .pcs = now->pcs, .most = MOST_FRAMES, .copy = profile->copy, .copy_sz = COPY_SZ};
+    memset(now, 0, offsetof(sample_t, pcs));
+    if (task != NULL) {
+        now->fn = task->fn;
+        size_t sz = task->name == NULL ? 0 : aco_i_read_memory(now->name, task->name, NAME_SZ);
+        size_t length = strnlen(now->name, sz);
+        memset(now->name + length, 0, NAME_SZ - length);
+    }
+    aco_i_walk_here(task, &registers, profile->low, profile->top, &walk);
+    now->is_whole = walk.is_whole;
+    now->ct_pcs = walk.ct;
+    count_sample(profile);
+}
+
+static void handle(int signal, siginfo_t *info, void *ucontext)
+{
+    int error = errno;
+    const loop_t *loop = aco_i_loop;
+    profile_t *profile = loop == NULL ? NULL : loop->profile;
+    (void)signal;
+    if (profile != NULL && info->si_code == SI_TIMER && info->si_value.sival_ptr == profile) {
+        take_sample(profile, ucontext);
+    }
+    errno = error;
+}
+
+/* ==== Lines ================================================================================== */
+
+typedef struct {
+    char *text;
+    uint64_t ct;
+} line_t;
+
+/* The text is in one piece until it has all lines, since it may move meanwhile. */
+typedef struct {
+    aco_i_text_t text;
+    line_t *lines;
+    size_t ct;
+} lines_t;
+
+/* The name of the function at an address; of one without a symbol, its place in the file. */
+static char *find_name(uintptr_t pc)
+{
+    char *name = NULL;
+    size_t sz;
+    aco_i_text_t text = {.stream = open_memstream(&name, &sz)};
+    if (text.stream == NULL) {
+        return NULL;
+    }
+    if (aco_i_is_function(pc, "")) {
+        aco_i_put_function(&text, pc);
+    } else {
+        aco_i_put_place(&text, pc);
+    }
+    aco_i_flush(&text);
+    return fclose(text.stream) == 0 ? name : NULL;
+}
+
+/* The same, kept for the next time, since symbols are not sorted. */
+static const char *name_at(uintptr_t pc)
+{
+    static struct {
+        uintptr_t function;
+        char *name;
+    } names[CT_NAMES];
+    uintptr_t start = aco_i_function_at(pc), function = start == 0 ? pc : start;
+    size_t i = (size_t)(function * UINT32_C(0x9e3779b1) >> 7) % CT_NAMES;
+    if (names[i].function != function) {
+        free(names[i].name);
+        names[i].name = find_name(function);
+        names[i].function = function;
+    }
+    return names[i].name == NULL ? "?" : names[i].name;
+}
+
+/* In the name of a frame, a semicolon would be the end of it. */
+static void put_frame(aco_i_text_t *text, const char *name)
+{
+    for (; *name != '\0'; name++) {
+        char c = *name == ';' ? ':' : (unsigned char)*name < ' ' ? '?' : *name;
+        aco_i_put_some(text, &c, 1);
+    }
+}
+
+static int begins_with(const char *name, const char *prefix)
+{
+    return strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
+/* "task;outer;inner", without what every stack would begin with. */
+static void put_stack(aco_i_text_t *text, const sample_t *sample)
+{
+    int ct = 0;
+    put_frame(text, sample->fn == NULL        ? "loop"
+                    : sample->name[0] != '\0' ? sample->name
+                                              : name_at((uintptr_t)sample->fn));
+    for (const char *name; ct < sample->ct_pcs; ct++) {
+        name = name_at(sample->pcs[ct]);
+        if (begins_with(name, "enter_task") || begins_with(name, "aco_i_run_loop")) {
+            break;
+        }
+    }
+    aco_i_put(text, sample->is_whole ? "" : ";...");
+    for (int i = ct - 1; i >= 0; i--) {
+        const char *name = name_at(sample->pcs[i]);
+        if (!begins_with(name, "aco_coroutine_end")) {
+            aco_i_put(text, ";");
+            put_frame(text, name);
+        }
+    }
+    aco_i_put(text, "\n");
+}
+
+/* 0: there is no memory for it. */
+static int add_line(lines_t *lines, uint64_t ct)
+{
+    if ((lines->ct & (lines->ct - 1)) == 0) { /* a power of 2, or 0: there is no room */
+        size_t sz = (lines->ct == 0 ? 1 : 2 * lines->ct) * sizeof(line_t);
+        line_t *larger = (line_t *)realloc(lines->lines, sz);
+        if (larger == NULL) {
+            return 0;
+        }
+        lines->lines = larger;
+    }
+    lines->lines[lines->ct++].ct = ct;
+    return 1;
+}
+
+static void add_profile(lines_t *lines, const profile_t *profile)
+{
+    size_t sz = __atomic_load_n(&profile->sz, __ATOMIC_ACQUIRE);
+    for (size_t at = 0; at < sz;) {
+        const sample_t *sample = (const sample_t *)&profile->samples[at];
+        if (add_line(lines, __atomic_load_n(&sample->ct, __ATOMIC_RELAXED))) {
+            put_stack(&lines->text, sample);
+        }
+        at += size_of_sample(sample);
+    }
+    if (profile->ct_lost != 0 && add_line(lines, profile->ct_lost)) {
+        aco_i_put(&lines->text, "no room for further stacks\n");
+    }
+}
+
+static int compare(const void *a, const void *b)
+{
+    return strcmp(((const line_t *)a)->text, ((const line_t *)b)->text);
+}
+
+/* ==== The file =============================================================================== */
+
+/* Stacks with the same functions make one line, whose number is the sum of theirs. */
+static void put_lines(line_t *lines, size_t ct, char *texts)
+{
+    aco_i_text_t text = {.fd = all.fd};
+    for (size_t i = 0; i < ct; i++) {
+        lines[i].text = texts;
+        texts = strchr(texts, '\n');
+        *texts++ = '\0';
+    }
+    if (ct > 1) {
+        qsort(lines, ct, sizeof(lines[0]), compare);
+    }
+    for (size_t i = 0; i < ct; i++) {
+        if (i + 1 < ct && strcmp(lines[i].text, lines[i + 1].text) == 0) {
+            lines[i + 1].ct += lines[i].ct;
+            continue;
+        }
+        aco_i_put(&text, lines[i].text);
+        aco_i_put(&text, " ");
+        aco_i_put_number(&text, lines[i].ct, 10);
+        aco_i_put(&text, "\n");
+    }
+    aco_i_flush(&text);
+}
+
+/* Writes all that was counted so far; to a pipe, at the exit alone. Under the mutex. */
+static void write_file(int is_exit)
+{
+    char *texts = NULL;
+    size_t sz;
+    lines_t lines = {.text = {.stream = open_memstream(&texts, &sz)}};
+    int is_file = ftruncate(all.fd, 0) == 0 && lseek(all.fd, 0, SEEK_SET) == 0;
+    if (lines.text.stream == NULL) {
+        return;
+    }
+    aco_i_find_modules();
+    aco_i_begin_places();
+    for (const profile_t *p = all.first; p != NULL && (is_file || is_exit); p = p->next) {
+        add_profile(&lines, p);
+    }
+    aco_i_end_places();
+    aco_i_flush(&lines.text);
+    if (fclose(lines.text.stream) == 0) {
+        put_lines(lines.lines, lines.ct, texts);
+    }
+    free(lines.lines);
+    free(texts);
+}
+
+static void write_at_exit(void)
+{
+    if (getpid() == all.pid) { /* not a child's end */
+        pthread_mutex_lock(&all.mutex);
+        write_file(1);
+        pthread_mutex_unlock(&all.mutex);
+    }
+}
+
+/* ==== Start and end ========================================================================== */
+
+/* 0 if the program has a use of its own for the signal. */
+static int take_signal(void)
+{
+    struct sigaction action = {.sa_sigaction = handle,
+                               .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
+    struct sigaction former;
+    sigemptyset(&action.sa_mask);
+    return sigaction(SIGPROF, NULL, &former) == 0 && !(former.sa_flags & SA_SIGINFO) &&
+           former.sa_handler == SIG_DFL && sigaction(SIGPROF, &action, NULL) == 0;
+}
+
+static void begin_file(void)
+{
+    const char *path = getenv("ACO_PROFILE");
+    if (path == NULL || *path == '\0') {
+        return;
+    }
+    if (!take_signal()) {
+        fprintf(stderr, "aco: ACO_PROFILE: the program has a handler of its own for SIGPROF\n");
+        return;
+    }
+    all.fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (all.fd < 0) {
+        fprintf(stderr, "aco: ACO_PROFILE: %s: %s\n", path, strerror(errno));
+        return;
+    }
+    all.pid = getpid();
+    aco_i_find_modules();
+    atexit(write_at_exit);
+}
+
+/* A profile that is free, or a new one, which stays in the list; NULL: no memory. Under the
+ * mutex. */
+static profile_t *find_profile(void)
+{
+    for (profile_t *profile = all.first; profile != NULL; profile = profile->next) {
+        if (profile->loop == NULL) {
+            return profile;
+        }
+    }
+    void *memory = mmap(NULL, sizeof(profile_t), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        return NULL;
+    }
+    profile_t *profile = (profile_t *)memory;
+    profile->next = all.first;
+    return all.first = profile;
+}
+
+static void find_own_stack(profile_t *profile)
+{
+    pthread_attr_t attributes;
+    void *low = NULL;
+    size_t sz = 0;
+    if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
+        pthread_attr_getstack(&attributes, &low, &sz);
+        pthread_attr_destroy(&attributes);
+    }
+    profile->low = (uintptr_t)low;
+    profile->top = (uintptr_t)low + sz;
+}
+
+/* By system calls, since in older versions of libc timers are in a library of their own. Returns 0,
+ * or -1 with errno. */
+static int start_timer(profile_t *profile)
+{
+    struct {
+        void *value;
+        int signal, notify, tid;
+        char unused[64];
+    } event = {profile, SIGPROF, 4 /* SIGEV_THREAD_ID */, profile->loop->tid, ""};
+    long period[4] = {0, 1000000000 / PROFILE_HZ, 0, 1000000000 / PROFILE_HZ};
+    if (syscall(SYS_timer_create, PROFILE_CLOCK, &event, &profile->timer) != 0) {
+        profile->timer = -1;
+        return -1;
+    }
+    return (int)syscall(SYS_timer_settime, profile->timer, 0, period, NULL);
+}
+
+void aco_i_begin_profile(loop_t *loop)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, begin_file);
+    if (all.fd < 0 || getpid() != all.pid) {
+        return;
+    }
+    aco_i_begin_alt_stack(loop, 1);
+    pthread_mutex_lock(&all.mutex);
+    profile_t *profile = find_profile();
+    if (profile != NULL) {
+        profile->loop = loop;
+        all.ct_loops++;
+        find_own_stack(profile);
+    }
+    if ((profile == NULL || start_timer(profile) != 0) && !all.has_failed) {
+        fprintf(stderr, "aco: ACO_PROFILE: no timer of a thread's time: %s\n", strerror(errno));
+        all.has_failed = 1;
+    }
+    pthread_mutex_unlock(&all.mutex);
+    /* The handler must not be the first to use these on the thread: malloc() may be called then. */
+    loop_t *volatile running = aco_i_loop;
+    aco_t *volatile co = aco_gtls_co;
+    (void)running;
+    (void)co;
+    loop->profile = profile;
+}
+
+void aco_i_end_profile(loop_t *loop)
+{
+    profile_t *profile = loop->profile;
+    if (profile == NULL || getpid() != all.pid) { /* a child has no timers */
+        return;
+    }
+    loop->profile = NULL;
+    if (profile->timer != -1) {
+        syscall(SYS_timer_delete, profile->timer);
+    }
+    pthread_mutex_lock(&all.mutex);
+    profile->loop = NULL;
+    if (--all.ct_loops == 0) {
+        write_file(0);
+    }
+    pthread_mutex_unlock(&all.mutex);
+}
