@@ -72,9 +72,30 @@ int aco_i_pause(call_t *call)
     return aco_sleep(left < call->pause ? left : call->pause);
 }
 
+/* Waits; 1: try again. What was known before the call may be wrong, as nobody saw it change. What
+ * was seen to change since does not matter to a call that waits. */
+static int wait_for(call_t *call, int events, moment_t moment)
+{
+    int result = aco_i_wait_for(call->fd, call->entry, events, moment, call->until);
+    if (result == 1 && call->asked_at == aco_i_ct_changes(call->entry)) {
+        call->until = 0;
+    }
+    return result < 0 ? -1 : 1;
+}
+
+static int64_t end_of_patience(call_t *call, int64_t patience)
+{
+    if (patience == NO_DEADLINE) {
+        return NO_DEADLINE;
+    }
+    call->began = call->began == 0 ? aco_i_clock() : call->began;
+    return call->began > NO_DEADLINE - patience ? NO_DEADLINE : call->began + patience;
+}
+
 int aco_i_wait_to_retry(call_t *call, int events, moment_t moment)
 {
     if (call->until == 0) {
+        call->asked_at = aco_i_ct_changes(call->entry);
         int64_t patience = aco_i_patience(call->fd, call->entry, events);
         if (patience == 0 && events == EPOLLIN && aco_i_is_drained(call->entry)) {
             moment.ct_events--;
@@ -86,16 +107,16 @@ int aco_i_wait_to_retry(call_t *call, int events, moment_t moment)
             errno = is_same ? EAGAIN : EBADF;
             return -1;
         }
-        call->until = patience == NO_DEADLINE ? NO_DEADLINE : aco_i_after(patience);
+        call->until = end_of_patience(call, patience);
     }
     if (is_shut_down(call, events)) {
         return end_of(call);
     }
     call->has_waited = 1;
-    int result = is_for_local(call, events)
-                     ? aco_i_pause(call)
-                     : aco_i_wait_for(call->fd, call->entry, events, moment, call->until);
-    return result == 0 ? 1 : -1;
+    if (is_for_local(call, events)) {
+        return aco_i_pause(call) == 0 ? 1 : -1;
+    }
+    return wait_for(call, events, moment);
 }
 
 int aco_i_may_go_on(const call_t *call)

@@ -22,8 +22,10 @@ typedef struct {
     struct msghdr *msg;
     struct sockaddr *addr;
     socklen_t *addr_sz;
-    int64_t until; /* when O_NONBLOCK or a timeout ends it; 0: not asked yet */
-    int64_t pause; /* ns; the last one */
+    int64_t until;     /* when O_NONBLOCK or a timeout ends it; 0: to be asked */
+    int64_t began;     /* to wait, where there is a timeout */
+    uint32_t asked_at; /* ct_changes of its entry */
+    int64_t pause;     /* ns; the last one */
 } call_t;
 
 typedef ssize_t (*try_t)(call_t *call);

@@ -11,7 +11,8 @@
  *   offload.c helper threads
  *   run.c     a runtime: its threads, from start to end
  *   embed.c   a loop in another one; resume.c: tasks that others resume, for compat/
- *   poll.c    descriptors: who waits for them, and closing
+ *   descriptors.c what is known of descriptors
+ *   poll.c    who waits for them, and closing
  *   call.c    how a call waits and is tried again
  *   io.c      input and output; connect.c: connections, sendfile(); net.c: listening and dialling
  *   process.c ends of processes, signals
@@ -223,7 +224,8 @@ typedef enum {
     WAIT_EVENT,
     WAIT_DEADLINE,
     WAIT_CANCELLED,
-    WAIT_CLOSED /* what it waited for was closed */
+    WAIT_CLOSED, /* what it waited for was closed */
+    WAIT_DOUBTED /* what is known of that must be asked again */
 } outcome_t;
 
 typedef enum __attribute__((packed)) {
@@ -380,8 +382,10 @@ struct loop_s {
     int timer_fd;        /* < 0: the loop is not embedded in another one */
     int (*at_end)(void); /* of its thread; NULL: its tasks must have ended; see aco_i_own_loop() */
     int has_descriptors; /* that its epoll_fd watches, or once did */
-    uint32_t random;     /* not 0 */
-    int index;           /* in its runtime */
+    struct aco_i_fd_s *trusted; /* those of which waits rely on what the kernel said before */
+    int64_t trusted_until;
+    uint32_t random; /* not 0 */
+    int index;       /* in its runtime */
     int error_at_start;
     pthread_t thread;
     int tid;         /* of its thread, for tgkill() */
@@ -532,9 +536,9 @@ SHARED fd_t *aco_i_fd(int fd);
 /* Is taken before a call is tried. */
 SHARED moment_t aco_i_moment(const fd_t *entry);
 /* Waits until something that matters for `events` (EPOLLIN or EPOLLOUT) has happened since `since`,
- * and returns 0: the caller tries again. -1 with EBADF if the descriptor was closed, ETIMEDOUT or
- * ECANCELED; EAGAIN if `until` has come; EPERM if it never has to be waited for; ENOMEM or ENOSPC.
- * In a task. */
+ * and returns 0: the caller tries again; or 1: what aco_i_patience() said may be wrong, too. -1
+ * with EBADF if the descriptor was closed, ETIMEDOUT or ECANCELED; EAGAIN if `until` has come;
+ * EPERM if it never has to be waited for; ENOMEM or ENOSPC. In a task. */
 SHARED int aco_i_wait_for(int fd, fd_t *entry, int events, moment_t since, int64_t until);
 /* poll() in a task, until a point in time. */
 SHARED int aco_i_poll(struct pollfd *fds, nfds_t ct, int64_t until);
@@ -550,6 +554,13 @@ SHARED int aco_i_is_known(int fd);
 SHARED int aco_i_close_by(int fd, int (*fn)(void *arg), void *arg);
 /* For how long calls may wait for a descriptor, in ns: what the kernel would do. */
 SHARED int64_t aco_i_patience(int fd, fd_t *entry, int events);
+/* Hooks see it when the program closes a number or changes O_NONBLOCK or a timeout; atomic. */
+extern SHARED int aco_i_sees_changes;
+/* They call this after O_NONBLOCK or a timeout may have changed; how often for an entry. */
+SHARED void aco_i_tell_change(int fd);
+HIDDEN uint32_t aco_i_ct_changes(const fd_t *entry);
+/* Has waits that rely on what the kernel said ask again. */
+HIDDEN void aco_i_end_trust(loop_t *loop);
 /* That of a blocking descriptor without timeouts, for compat/; atomic. */
 extern SHARED int64_t aco_i_default_patience;
 /* After a read from a TCP connection that was shorter than asked for, at a moment: there is nothing

@@ -596,7 +596,8 @@ static void poll_events(loop_t *loop, int64_t timeout)
 int64_t aco_i_next_time(const loop_t *loop)
 {
     int64_t timer = loop->ct_timers == 0 ? NO_DEADLINE : loop->timers[1].when;
-    return loop->first_starved == NULL || timer < loop->retry_at ? timer : loop->retry_at;
+    timer = loop->first_starved == NULL || timer < loop->retry_at ? timer : loop->retry_at;
+    return loop->trusted == NULL || timer < loop->trusted_until ? timer : loop->trusted_until;
 }
 
 /* Looks at what has happened outside, and waits for that while no task is ready, but for `most` ns
@@ -611,6 +612,9 @@ static void look(loop_t *loop, int64_t most)
     aco_i_expire_timers(loop);
     if (loop->first_starved != NULL && loop->retry_at <= loop->now) {
         retry_starved(loop);
+    }
+    if (loop->trusted != NULL && loop->trusted_until <= loop->now) {
+        aco_i_end_trust(loop);
     }
     take_any(loop); /* if no thread is idle, one now and then: it must start some time */
     if (loop->first_ready != NULL) {

@@ -14,39 +14,22 @@
  *
  * A program may close a number behind our back, and get it again for another file. Only of
  * descriptors that came from aco_accept4(), aco_dial() and aco_listen(), which aco_close() closes,
- * is it taken as known that they are still watched. All others are added again at each wait: the
- * kernel says EEXIST if they are watched. If it does not, the number is another file's by now.
+ * is it taken as known that they are still watched. All others are added again at a wait: the
+ * kernel says EEXIST if they are watched. If it does not, the number is another file's by now. With
+ * hooks, the answer counts for a while: see descriptors.c.
  */
-#include "internal.h"
+#include "descriptors.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #define ENTRIES 1024 /* of a part */
 #define PARTS 16384
 #define WATCHED (EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLPRI | EPOLLET)
-
-struct aco_i_fd_s {
-    queue_t waiting;
-    loop_t *loop; /* that watches it; NULL: none */
-    moment_t moment;
-    uint32_t drained_at; /* a short read left nothing at this count of events */
-    lock_t lock;         /* of all but what says otherwise; held across its close() */
-    char is_closing;
-    char is_ours;      /* only aco_close() closes it */
-    char is_simple;    /* no event but those of data; a short read leaves nothing */
-    char is_blocking;  /* neither O_NONBLOCK nor timeouts; of ours, once it was asked */
-    char is_no_socket; /* a hint; atomic */
-    char has_hung_up;  /* a hint; atomic */
-};
-
-int64_t aco_i_default_patience = NO_DEADLINE;
 
 static fd_t *parts[PARTS]; /* atomic, and never freed */
 
@@ -126,16 +109,6 @@ static void make_all_ready(node_t *node)
     }
 }
 
-/* After the file was closed that had the number. */
-static void forget_file(fd_t *entry)
-{
-    entry->is_ours = 0;
-    __atomic_store_n(&entry->is_simple, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&entry->is_blocking, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&entry->is_no_socket, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&entry->has_hung_up, 0, __ATOMIC_RELAXED);
-}
-
 /* 1: it is watched now; 0: it was already; or -1 with errno. */
 static int add(int fd, const fd_t *entry, const loop_t *loop)
 {
@@ -145,35 +118,59 @@ static int add(int fd, const fd_t *entry, const loop_t *loop)
     return result == 0 ? 1 : errno == EEXIST ? 0 : -1;
 }
 
+/* Enters it into the list of the caller's loop, unless it is in one. */
+static void trust(fd_t *entry, loop_t *loop)
+{
+    if (entry->is_trusted) {
+        return;
+    }
+    entry->is_trusted = 1;
+    entry->next_trusted = loop->trusted;
+    if (loop->trusted == NULL) {
+        loop->trusted_until = aco_i_end_of_trust(loop);
+    }
+    loop->trusted = entry;
+}
+
 static void forget(int fd, fd_t *entry)
 {
     struct epoll_event none = {0};
     if (entry->loop != NULL) {
         if (epoll_ctl(entry->loop->epoll_fd, EPOLL_CTL_DEL, fd, &none) != 0) {
-            forget_file(entry); /* it is gone */
+            aco_i_forget_file(entry); /* it is gone */
         }
         entry->loop = NULL;
     }
 }
 
-/* Has a loop watch it: that which does already, if tasks rely on it, or else the caller's. Tasks
- * that wait for a file which has lost the number are to be `woken`. */
+/* Has a loop watch it: that which does already, if tasks rely on it, or else the caller's. 1: the
+ * number is another file's by now; tasks that wait for the former one are to be `woken`. */
 static int watch(int fd, fd_t *entry, loop_t *loop, node_t **woken)
 {
+    int64_t trust_ends = aco_i_end_of_trust(loop);
     if (entry->loop != loop && entry->waiting.first == NULL) {
         forget(fd, entry);
     } else if (entry->loop != NULL && entry->is_ours) {
         return 0;
+    } else if (entry->loop == loop && loop->now < entry->watched_until) {
+        trust(entry, loop);
+        return 0;
     }
     int added = add(fd, entry, entry->loop != NULL ? entry->loop : loop);
+    if (added != 0 && entry->loop != NULL) {
+        entry->loop = added > 0 ? entry->loop : NULL;
+        aco_i_forget_file(entry);
+        *woken = claim_waiting(entry, UINT32_MAX, WAIT_CLOSED);
+        return 1;
+    }
     if (added < 0) {
         return -1;
     }
-    if (added > 0 && entry->loop != NULL) {
-        forget_file(entry);
-        *woken = claim_waiting(entry, UINT32_MAX, WAIT_CLOSED);
-    }
     entry->loop = entry->loop != NULL ? entry->loop : loop;
+    entry->watched_until = entry->loop == loop ? trust_ends : 0;
+    if (loop->now < entry->asked_until && entry->asked_until != trust_ends) {
+        trust(entry, loop); /* of the patience */
+    }
     loop->has_descriptors = 1;
     return 0;
 }
@@ -197,8 +194,25 @@ void aco_i_happened(uint64_t data, uint32_t events)
     make_all_ready(woken);
 }
 
+void aco_i_end_trust(loop_t *loop)
+{
+    fd_t *next = loop->trusted;
+    loop->trusted = NULL;
+    while (next != NULL) {
+        fd_t *entry = next;
+        lock(&entry->lock);
+        next = entry->next_trusted;
+        entry->is_trusted = 0;
+        entry->watched_until = entry->asked_until = 0;
+        node_t *woken = claim_waiting(entry, UINT32_MAX, WAIT_DOUBTED);
+        unlock(&entry->lock);
+        make_all_ready(woken);
+    }
+}
+
 void aco_i_forget_loop(loop_t *loop)
 {
+    aco_i_end_trust(loop);
     for (int i = 0; i < PARTS && loop->has_descriptors; i++) {
         fd_t *part = __atomic_load_n(&parts[i], __ATOMIC_ACQUIRE);
         for (int j = 0; part != NULL && j < ENTRIES; j++) {
@@ -226,8 +240,9 @@ void aco_i_forget_descriptors(void)
 
 /* ==== Waiting ================================================================================ */
 
-/* Enters the open wait of `node`. 0: it is entered; 1: something has happened since `since`; or -1
- * with errno: EBADF if that was its end, EPERM if the descriptor never has to be waited for. */
+/* Enters the open wait of `node`. 0: it is entered; 1: something has happened since `since`, or it
+ * is another file; or -1 with errno: EBADF if that was its end, EPERM if there is nothing to wait
+ * for. */
 static int enter(int fd, fd_t *entry, moment_t since, node_t *node, loop_t *loop)
 {
     node_t *woken = NULL;
@@ -272,11 +287,14 @@ int aco_i_wait_for(int fd, fd_t *entry, int events, moment_t since, int64_t unti
     int error = errno;
     if (entered != 0 && aco_i_close_wait(self)) {
         errno = error;
-        return entered < 0 ? -1 : 0;
+        return entered;
     }
     outcome_t outcome = aco_i_wait_until(self, until);
     if (entered == 0 && outcome != WAIT_EVENT && outcome != WAIT_CLOSED) {
         leave(entry, &self->node);
+    }
+    if (outcome == WAIT_DOUBTED) {
+        return 1;
     }
     if (outcome == WAIT_CLOSED || outcome == WAIT_NONE) {
         errno = outcome == WAIT_CLOSED ? EBADF : EAGAIN;
@@ -362,6 +380,7 @@ static int poll_by(struct pollfd *fds, place_t *places, nfds_t ct, int64_t until
         int entered = enter_all(fds, places, ct, self);
         outcome_t outcome = entered != 0 && aco_i_close_wait(self) ? WAIT_EVENT
                                                                    : aco_i_wait_until(self, until);
+        outcome = outcome == WAIT_DOUBTED ? WAIT_EVENT : outcome;
         for (nfds_t i = 0; i < ct; i++) {
             if (places[i].entry != NULL) {
                 leave(places[i].entry, &places[i].node);
@@ -444,7 +463,7 @@ void aco_i_leave_descriptors(aco_task_t *task)
     }
 }
 
-/* ==== What is known of a descriptor ========================================================== */
+/* ==== New and closed ========================================================================= */
 
 void aco_i_own(int fd, int is_tcp, int is_ours)
 {
@@ -456,91 +475,13 @@ void aco_i_own(int fd, int is_tcp, int is_ours)
     __atomic_store_n(&entry->moment.ct_closed, entry->moment.ct_closed + 1, __ATOMIC_RELEASE);
     node_t *woken = claim_waiting(entry, UINT32_MAX, WAIT_CLOSED); /* it was closed unseen */
     entry->loop = NULL;
+    aco_i_forget_file(entry);
     entry->is_ours = (char)is_ours;
-    __atomic_store_n(&entry->is_blocking, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&entry->is_no_socket, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&entry->has_hung_up, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&entry->is_simple, (char)is_tcp, __ATOMIC_RELAXED);
     __atomic_store_n(&entry->drained_at, entry->moment.ct_events - 1, __ATOMIC_RELAXED);
     unlock(&entry->lock);
     make_all_ready(woken);
 }
-
-int aco_i_is_drained(const fd_t *entry)
-{
-    return __atomic_load_n(&entry->is_simple, __ATOMIC_RELAXED) &&
-           __atomic_load_n(&entry->drained_at, __ATOMIC_RELAXED) ==
-               __atomic_load_n(&entry->moment.ct_events, __ATOMIC_RELAXED);
-}
-
-void aco_i_set_drained(fd_t *entry, moment_t moment)
-{
-    if (__atomic_load_n(&entry->is_simple, __ATOMIC_RELAXED)) {
-        __atomic_store_n(&entry->drained_at, moment.ct_events, __ATOMIC_RELAXED);
-    }
-}
-
-int aco_i_is_no_socket(const fd_t *entry)
-{
-    return __atomic_load_n(&entry->is_no_socket, __ATOMIC_RELAXED);
-}
-
-int aco_i_has_hung_up(const fd_t *entry)
-{
-    return __atomic_load_n(&entry->has_hung_up, __ATOMIC_RELAXED);
-}
-
-void aco_i_set_no_socket(fd_t *entry, int is_no_socket)
-{
-    __atomic_store_n(&entry->is_no_socket, (char)is_no_socket, __ATOMIC_RELAXED);
-}
-
-void aco_i_lock_fd(fd_t *entry)
-{
-    lock(&entry->lock);
-}
-
-void aco_i_unlock_fd(fd_t *entry)
-{
-    unlock(&entry->lock);
-}
-
-static int64_t timeout_of(int fd, int option)
-{
-    struct timeval t;
-    socklen_t sz = sizeof(t);
-    if (getsockopt(fd, SOL_SOCKET, option, &t, &sz) != 0) {
-        return 0;
-    }
-    return (int64_t)t.tv_sec * 1000000000 + (int64_t)t.tv_usec * 1000;
-}
-
-int64_t aco_i_patience(int fd, fd_t *entry, int events)
-{
-    int64_t default_patience = __atomic_load_n(&aco_i_default_patience, __ATOMIC_RELAXED);
-    if (__atomic_load_n(&entry->is_blocking, __ATOMIC_RELAXED)) {
-        return default_patience;
-    }
-    moment_t moment = aco_i_moment(entry);
-    lock(&entry->lock); /* under which O_NONBLOCK may be set for a moment */
-    int flags = aco_i_libc.fcntl(fd, F_GETFL), is_ours = entry->is_ours;
-    unlock(&entry->lock);
-    if (flags < 0 || (flags & O_NONBLOCK) != 0) {
-        return 0;
-    }
-    int64_t timeout = timeout_of(fd, events == EPOLLIN ? SO_RCVTIMEO : SO_SNDTIMEO);
-    if (timeout == 0 && is_ours &&
-        timeout_of(fd, events == EPOLLIN ? SO_SNDTIMEO : SO_RCVTIMEO) == 0) {
-        lock(&entry->lock);
-        if (entry->is_ours && entry->moment.ct_closed == moment.ct_closed) {
-            __atomic_store_n(&entry->is_blocking, 1, __ATOMIC_RELAXED);
-        }
-        unlock(&entry->lock);
-    }
-    return timeout == 0 ? default_patience : timeout;
-}
-
-/* ==== Closing ================================================================================ */
 
 int aco_i_close_by(int fd, int (*fn)(void *arg), void *arg)
 {
@@ -553,7 +494,7 @@ int aco_i_close_by(int fd, int (*fn)(void *arg), void *arg)
     __atomic_store_n(&entry->moment.ct_closed, entry->moment.ct_closed + 1, __ATOMIC_RELEASE);
     node_t *woken = claim_waiting(entry, UINT32_MAX, WAIT_CLOSED);
     forget(fd, entry); /* a copy of the descriptor would keep it watched */
-    forget_file(entry);
+    aco_i_forget_file(entry);
     int result = fn(arg);
     int error = errno;
     result = result < 0 && error == EINTR ? 0 : result; /* it is closed all the same */

@@ -16,6 +16,8 @@
  * Rules
  *   - A call returns what the kernel would have returned, sets errno to the same, and leaves the
  *     descriptor as that would: O_NONBLOCK, SO_RCVTIMEO, SO_SNDTIMEO and the MSG_ flags count.
+ *   - What sets O_NONBLOCK or a timeout counts at once if it is hooked: fcntl(), ioctl() and
+ *     setsockopt(). If another process does so, or a direct system call, it may take a second.
  *   - A call that waits fails also with ETIMEDOUT once the deadline of its task has passed, and
  *     with ECANCELED once the task was cancelled; pthread_ functions return these. But without a
  *     limit in time, pthread_mutex_lock(), pthread_rwlock_rdlock() and _wrlock() wait in any case:

@@ -182,9 +182,13 @@ static size_t size_for(int command, int is_fcntl64)
     HOOK(int, name, (int fd, int command, void *arg), (fd, command, arg),                          \
          syscall(SYS_FCNTL, fd, command, arg))                                                     \
     {                                                                                              \
-        return is_in_task() && at_once(command) != 0                                               \
-                   ? lock_range(real_##name, fd, command, arg, size_for(command, is_64))           \
-                   : real_##name(fd, command, arg);                                                \
+        int result = is_in_task() && at_once(command) != 0                                         \
+                         ? lock_range(real_##name, fd, command, arg, size_for(command, is_64))     \
+                         : real_##name(fd, command, arg);                                          \
+        if (command == F_SETFL) {                                                                  \
+            aco_i_tell_change(fd);                                                                 \
+        }                                                                                          \
+        return result;                                                                             \
     }                                                                                              \
     _Static_assert(1, "")
 

@@ -75,6 +75,7 @@ static void check_hooks(void)
 {
     static int is_told;
     const hook_t *hook = first_unreached();
+    __atomic_store_n(&aco_i_sees_changes, hook == NULL, __ATOMIC_RELAXED);
     if (hook != NULL && !__atomic_exchange_n(&is_told, 1, __ATOMIC_RELAXED)) {
         fprintf(stderr,
                 "aco_hooks: libraries do not reach the hook of %s(), and block threads: link "

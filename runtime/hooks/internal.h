@@ -5,7 +5,8 @@
  *
  *   hooks.c      the start: libc's functions are found, and the runtime is told of them
  *   io.c         input and output; files.c: files; poll.c: waits for several descriptors
- *   close.c      closing and what is like it; time.c: time and signals
+ *   close.c      closing and what is like it; settings.c: what changes how long calls wait
+ *   time.c       time and signals
  *   waiting.c    who waits for a lock and similar; mutexes.c, rwlocks.c, conditions.c, semaphores.c
  *   threads.c    joining, and calls by threads of their own; keys.c: values of threads
  *   names.c      name look-ups; resolver.c: their state
@@ -126,6 +127,7 @@ static inline long refuse(int error)
 #define HOOKS_FILES(X)                                                                             \
     X(io)                                                                                          \
     X(files)                                                                                       \
+    X(settings)                                                                                    \
     X(poll)                                                                                        \
     X(close)                                                                                       \
     X(time)                                                                                        \

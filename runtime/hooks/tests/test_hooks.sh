@@ -27,12 +27,13 @@ check() {
         must "$*: $name does not compile" "$@" -std=gnu99 -g "${C_WARNINGS[@]}" "${INCLUDE[@]}" \
             -pthread -c "$name" -o "${objects[-1]}"
     done
-    for name in test_hooks random_calls; do
+    for name in test_hooks test_settings random_calls; do
         must "$*: $name.c does not build" "$@" -std=gnu99 -g "${C_WARNINGS[@]}" "${INCLUDE[@]}" \
             -pthread "$TESTS/$name.c" "${objects[@]}" -o "$TMP/$name" -lcmocka -lutil -ldl
     done
     [[ $* != *-fsanitize* ]] || run=("${SANITIZED[@]}")
     must "$*: test_hooks fails" "${run[@]}" "$TMP/test_hooks"
+    must "$*: test_settings fails" "${run[@]}" "$TMP/test_settings"
     must "$*: a hooked call differs" "${run[@]}" "$TMP/random_calls" "$ct" "$SEED"
     echo "$*"
 }
@@ -40,13 +41,14 @@ check() {
 # The program alone knows the runtime; hooks come by LD_PRELOAD.
 check_preloaded() {
     local name
-    for name in test_hooks random_calls; do
+    for name in test_hooks test_settings random_calls; do
         must "$name.c does not build for preloading" "${compiler[@]}" -std=gnu99 "${INCLUDE[@]}" \
             -pthread "$TESTS/$name.c" -L"$OUTPUT" -laco_hooks -laco_runtime -laco -lcmocka -lutil \
             -o "$TMP/$name"
     done
     export LD_LIBRARY_PATH=$OUTPUT
     must "test_hooks fails with libaco_hooks.so" "$TMP/test_hooks"
+    must "test_settings fails with libaco_hooks.so" "$TMP/test_settings"
     must "a hooked call differs with libaco_hooks.so" "$TMP/random_calls" 300 "$SEED"
     must "a program is not reached by preloaded hooks" env LD_PRELOAD=libaco_hooks.so \
         "$TMP/sleeper"

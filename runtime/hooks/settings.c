@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What changes how long calls wait for a descriptor, beside fcntl(). The runtime remembers that of
+ * each, and asks the kernel again after any such change: the descriptor may have copies.
+ */
+#include "internal.h"
+
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+HOOKS_OF(settings);
+
+HOOK(int, ioctl, (int fd, unsigned long request, void *arg), (fd, request, arg),
+     syscall(SYS_ioctl, fd, request, arg))
+{
+    int result = real_ioctl(fd, request, arg);
+    if (request == FIONBIO) {
+        aco_i_tell_change(fd);
+    }
+    return result;
+}
+
+/* Each option has two numbers, as times have two sizes where addresses have 32 bits. */
+static int is_timeout(int level, int option)
+{
+    return level == SOL_SOCKET &&
+           (option == SO_RCVTIMEO || option == SO_SNDTIMEO || (option >= 66 && option <= 67));
+}
+
+#if defined(SYS_setsockopt)
+#define SETSOCKOPT(...) syscall(SYS_setsockopt, __VA_ARGS__)
+#else
+#define SETSOCKOPT(...) refuse(ENOSYS)
+#endif
+
+HOOK(int, setsockopt, (int fd, int level, int option, const void *value, socklen_t sz),
+     (fd, level, option, value, sz), SETSOCKOPT(fd, level, option, value, sz))
+{
+    int result = real_setsockopt(fd, level, option, value, sz);
+    if (is_timeout(level, option)) {
+        aco_i_tell_change(fd);
+    }
+    return result;
+}
