@@ -46,10 +46,12 @@ static inline int is_in_task(void)
     return aco_self() != NULL;
 }
 
-/* Tries until it does not say EAGAIN, as long as the kernel would have waited, and the task may. */
+/* Tries until it does not say EAGAIN, as long as the kernel would have waited, and the task may. As in
+ * libc, errno is left alone unless the call fails. */
 static inline __attribute__((always_inline)) ssize_t until_done(call_t *call, int events, try_t try,
                                                                 moment_t *moment)
 {
+    int before = errno;
     *moment = aco_i_moment(call->entry);
     for (uint32_t ct_closed = moment->ct_closed;; *moment = aco_i_moment(call->entry)) {
         if (moment->ct_closed != ct_closed) { /* between an event and the task's turn */
@@ -57,13 +59,15 @@ static inline __attribute__((always_inline)) ssize_t until_done(call_t *call, in
             return -1;
         }
         ssize_t result = try(call);
-        if (result >= 0 || (errno != EAGAIN && errno != EINTR)) {
-            return result;
+        if (result < 0 && (errno == EAGAIN || errno == EINTR)) {
+            int next = errno == EINTR ? 1 : aco_i_wait_to_retry(call, events, *moment);
+            if (next == 1) {
+                continue;
+            }
+            result = next;
         }
-        int next = errno == EINTR ? 1 : aco_i_wait_to_retry(call, events, *moment);
-        if (next != 1) {
-            return next;
-        }
+        errno = result >= 0 ? before : errno;
+        return result;
     }
 }
 

@@ -79,11 +79,13 @@ ssize_t aco_sendfile(int fd, int in, int64_t *offset, size_t sz)
         return do_sendfile(&s.call);
     }
     moment_t moment;
+    int before = errno;
     do {
         s.sz = sz - s.call.done < FILE_CHUNK ? sz - s.call.done : FILE_CHUNK;
         fetch(in, offset);
         ssize_t result = until_done(&s.call, EPOLLOUT, try_sendfile, &moment);
         if (result <= 0) {
+            errno = s.call.done != 0 ? before : errno;
             return result < 0 && s.call.done == 0 ? -1 : (ssize_t)s.call.done;
         }
         s.call.done += (size_t)result;
@@ -188,9 +190,10 @@ int aco_connect(int fd, const struct sockaddr *addr, socklen_t addr_sz)
     if (!is_in_task() || call.entry == NULL) {
         return aco_i_libc.connect(fd, addr, addr_sz);
     }
-    for (;;) {
+    for (int before = errno;;) {
         moment_t moment = aco_i_moment(call.entry);
         if (without_waiting(&call, do_connect) == 0) {
+            errno = before;
             return 0;
         }
         int goes_on = errno == EINPROGRESS || errno == EALREADY;

@@ -245,12 +245,8 @@ static ssize_t peek_whole(call_t *call, ssize_t result, size_t sz, try_t try)
     return result;
 }
 
-/* Receives the rest of `sz` bytes. What has come before an error or the end counts. */
-static ssize_t receive_whole(call_t *call, ssize_t result, size_t sz, try_t try)
+static ssize_t receive_rest(call_t *call, ssize_t result, size_t sz, try_t try)
 {
-    if ((call->flags & MSG_PEEK) != 0) {
-        return peek_whole(call, result, sz, try);
-    }
     for (call->done = (size_t)result; call->done < sz;) {
         moment_t moment = aco_i_moment(call->entry);
         result = is_at_end(call) ? 0 : try(call);
@@ -263,6 +259,16 @@ static ssize_t receive_whole(call_t *call, ssize_t result, size_t sz, try_t try)
         }
     }
     return (ssize_t)call->done;
+}
+
+/* Receives the rest of `sz` bytes. What has come before an error or the end counts. */
+static ssize_t receive_whole(call_t *call, ssize_t result, size_t sz, try_t try)
+{
+    int before = errno;
+    result = (call->flags & MSG_PEEK) != 0 ? peek_whole(call, result, sz, try)
+                                           : receive_rest(call, result, sz, try);
+    errno = before;
+    return result;
 }
 
 /* Only inotify and fanotify wait if asked for no bytes. */
@@ -413,9 +419,11 @@ static ssize_t try_write(call_t *call)
 static inline ssize_t send_whole(call_t *call, size_t sz, try_t try)
 {
     moment_t moment;
+    int before = errno;
     do {
         ssize_t result = until_done(call, EPOLLOUT, try, &moment);
         if (result < 0) {
+            errno = call->done != 0 ? before : errno;
             return call->done != 0 ? (ssize_t)call->done : -1;
         }
         call->done += (size_t)result;

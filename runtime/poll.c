@@ -418,8 +418,8 @@ int aco_i_poll(struct pollfd *fds, nfds_t ct, int64_t until)
         return -1;
     }
     memset(places, 0, ct * sizeof(*places));
-    int result = poll_by(fds, places, ct, until);
-    int error = errno;
+    int before = errno, result = poll_by(fds, places, ct, until);
+    int error = result < 0 ? errno : before;
     aco_i_release(places);
     errno = error;
     return result;

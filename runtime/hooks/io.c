@@ -102,7 +102,7 @@ static int receive_messages(int fd, struct mmsghdr *messages, unsigned ct, int f
 {
     int64_t until = 0;
     unsigned i = 0;
-    int is_over = 0;
+    int is_over = 0, before = errno;
     if ((flags & MSG_ERRQUEUE) == 0 && take_error(fd) != 0) {
         return -1;
     }
@@ -112,6 +112,7 @@ static int receive_messages(int fd, struct mmsghdr *messages, unsigned ct, int f
     for (; i < ct && !is_over; i++) {
         ssize_t sz = aco_recvmsg(fd, &messages[i].msg_hdr, flags & ~MSG_WAITFORONE);
         if (sz < 0) {
+            errno = i != 0 ? before : errno;
             return i != 0 ? (int)i : -1;
         }
         messages[i].msg_len = (unsigned)sz;
@@ -164,10 +165,12 @@ HOOK(int, sendmmsg, (int fd, struct mmsghdr *messages, unsigned ct, int flags),
     if (!is_in_task() || ct == 0) {
         return real_sendmmsg(fd, messages, ct, flags);
     }
+    int before = errno;
     ct = ct < IOV_MAX ? ct : IOV_MAX;
     for (unsigned i = 0; i < ct; i++) {
         ssize_t sz = aco_sendmsg(fd, &messages[i].msg_hdr, flags);
         if (sz < 0) {
+            errno = i != 0 ? before : errno;
             return i != 0 ? (int)i : -1;
         }
         messages[i].msg_len = (unsigned)sz;
@@ -341,7 +344,10 @@ HOOK(ssize_t, splice,
     if (!is_in_task()) {
         return real_splice(in, in_offset, out, out_offset, sz, flags);
     }
-    return sz != 0 && look_at_ends(&s) ? splice_in_task(&s, sz) : move(&s, sz, 0);
+    int before = errno;
+    ssize_t result = sz != 0 && look_at_ends(&s) ? splice_in_task(&s, sz) : move(&s, sz, 0);
+    errno = result >= 0 ? before : errno;
+    return result;
 }
 
 static ssize_t move(const splice_t *s, size_t sz, unsigned flags)

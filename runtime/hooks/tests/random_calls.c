@@ -340,7 +340,7 @@ static void call(end_t *end, size_t i, outcome_of_step_t *o)
     before_call(&partner);
     errno = 0;
     o->result = calls[i].fn(&a);
-    o->error = o->result < 0 ? errno : 0;
+    o->error = errno; /* which a call that succeeds does not touch */
     after_call(&partner);
     o->flags = end->fd < 0 ? 0 : fcntl(end->fd, F_GETFL);
     o->ct_turns = partner.is_output ? 0 : partner.ct_turns != 0;
