@@ -8,7 +8,8 @@
  *   close.c      closing and what is like it; settings.c: what changes how long calls wait
  *   time.c       time and signals
  *   waiting.c    who waits for a lock and similar; mutexes.c, rwlocks.c, conditions.c, semaphores.c
- *   threads.c    joining, and calls by threads of their own; keys.c: values of threads
+ *   threads.c    joining, and calls by threads of their own; c11.c: the names of C11
+ *   keys.c       values of threads
  *   names.c      name look-ups; resolver.c: their state
  *   processes.c  child processes; file_locks.c: locks of files
  */
@@ -136,6 +137,7 @@ static inline long refuse(int error)
     X(conditions)                                                                                  \
     X(semaphores)                                                                                  \
     X(threads)                                                                                     \
+    X(c11)                                                                                         \
     X(keys)                                                                                        \
     X(names)                                                                                       \
     X(resolver)                                                                                    \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Joining threads, and calling functions once.
+ * Joining threads, calling functions once, and barriers.
  *
  * For a task, a thread of its own joins. If the task gives up, that one is cancelled, which leaves
  * the other to be joined.
@@ -209,4 +209,27 @@ HOOK(int, pthread_once, (pthread_once_t * once, void (*fn)(void)), (once, fn), E
     int error = real_pthread_once(once, fn);
     released(once);
     return error;
+}
+
+/* ==== Barriers =============================================================================== */
+
+/* A call of libc's for each task that waits, as its barriers have no other. It can't fail. */
+static void *do_barrier_wait(void *barrier);
+
+HOOK(int, pthread_barrier_wait, (pthread_barrier_t * barrier), (barrier), EINVAL)
+{
+    void *result = NULL;
+    if (!is_in_task()) {
+        return real_pthread_barrier_wait(barrier);
+    }
+    aco_shielded
+    {
+        aco_i_offload(HELPERS_FOR_LONG, do_barrier_wait, barrier, NULL, &result);
+    }
+    return (int)(intptr_t)result;
+}
+
+static void *do_barrier_wait(void *barrier)
+{
+    return (void *)(intptr_t)real_pthread_barrier_wait((pthread_barrier_t *)barrier);
 }

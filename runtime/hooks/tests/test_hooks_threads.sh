@@ -14,7 +14,7 @@ need_cmocka
 
 readonly LIBRARY=(runtime/*.c runtime/hooks/*.c extra/stack_pool/aco_stack_pool.c aco.c acosw.S)
 readonly INCLUDE=(-I. -Iruntime -Iruntime/hooks -Iruntime/tests -Iextra/stack_pool)
-readonly TESTS=(locks threads processes names)
+readonly TESTS=(locks threads c11 processes names)
 readonly SEED=${SEED:-1}
 read -ra compiler <<<"$CC"
 
