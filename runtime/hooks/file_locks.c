@@ -198,6 +198,7 @@ HOOK_ALIAS(fcntl64, fcntl);
 HOOK_ALIAS(__fcntl, fcntl);
 #else
 HOOK_FCNTL(fcntl64, 1);
+HOOK_FCNTL(__fcntl_time64, 1);
 HOOK_ALIAS(__fcntl, fcntl);
 #endif
 

@@ -6,7 +6,7 @@
  *   hooks.c      the start: libc's functions are found, and the runtime is told of them
  *   io.c         input and output; files.c: files; poll.c: waits for several descriptors
  *   close.c      closing and what is like it; settings.c: what changes how long calls wait
- *   time.c       time and signals
+ *   time.c       time and signals; time64.c: other names for times of 64 bits
  *   waiting.c    who waits for a lock and similar; mutexes.c, rwlocks.c, conditions.c, semaphores.c
  *   threads.c    joining, and calls by threads of their own; c11.c: the names of C11
  *   keys.c       values of threads
@@ -138,6 +138,7 @@ static inline long refuse(int error)
     X(semaphores)                                                                                  \
     X(threads)                                                                                     \
     X(c11)                                                                                         \
+    X(time64)                                                                                      \
     X(keys)                                                                                        \
     X(names)                                                                                       \
     X(resolver)                                                                                    \

@@ -35,7 +35,21 @@ check() {
     must "$*: test_hooks fails" "${run[@]}" "$TMP/test_hooks"
     must "$*: test_settings fails" "${run[@]}" "$TMP/test_settings"
     must "$*: a hooked call differs" "${run[@]}" "$TMP/random_calls" "$ct" "$SEED"
+    if [[ " $* " == *" -m32 "* ]]; then
+        check_times "$@"
+    fi
     echo "$*"
+}
+
+# check_times COMPILER OPTION...: programs for times of 64 bits call other names.
+check_times() {
+    local name
+    for name in test_hooks test_settings; do
+        must "$*: $name.c does not build for times of 64 bits" "$@" -std=gnu99 -g \
+            -D_TIME_BITS=64 -D_FILE_OFFSET_BITS=64 "${C_WARNINGS[@]}" "${INCLUDE[@]}" -pthread \
+            "$TESTS/$name.c" "$TMP"/*.o -o "$TMP/$name" -lcmocka -lutil -ldl
+        must "$*: $name fails with times of 64 bits" "$TMP/$name"
+    done
 }
 
 # The program alone knows the runtime; hooks come by LD_PRELOAD.

@@ -59,6 +59,13 @@ check() {
     for name in "${TESTS[@]}"; do
         must "$*: test_$name fails" run "$TMP/test_$name"
     done
+    if [[ " $* " == *" -m32 "* ]]; then # other names of calls
+        LIBRARIES=(-lcmocka)
+        for name in locks threads c11; do
+            link "test_$name" "test_$name.c" -- "$@" -D_TIME_BITS=64 -D_FILE_OFFSET_BITS=64
+            must "$*: test_$name fails with times of 64 bits" run "$TMP/test_$name"
+        done
+    fi
     for threads in "1 0" "1 2" "2 4" "3 2"; do
         # shellcheck disable=SC2086 # two words
         must "$*: random locks, $threads threads" run "$TMP/random_locks" "$ct" "$SEED" $threads
