@@ -46,8 +46,8 @@ static inline int is_in_task(void)
     return aco_self() != NULL;
 }
 
-/* Tries until it does not say EAGAIN, as long as the kernel would have waited, and the task may. As in
- * libc, errno is left alone unless the call fails. */
+/* Tries until it does not say EAGAIN, as long as the kernel would have waited, and the task may. As
+ * in libc, errno is left alone unless the call fails. */
 static inline __attribute__((always_inline)) ssize_t until_done(call_t *call, int events, try_t try,
                                                                 moment_t *moment)
 {

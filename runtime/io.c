@@ -76,6 +76,24 @@ static ssize_t write_to_fifo(int fd, const struct iovec *iov, int ct)
     return result;
 }
 
+/* An eventfd takes no more than what is left of its count, of which poll() tells nothing. */
+static int is_eventfd(int fd)
+{
+    struct stat status;
+    return fstat(fd, &status) == 0 && (status.st_mode & S_IFMT) == 0;
+}
+
+static ssize_t write_nonblocking(int fd, const struct iovec *iov, int ct)
+{
+    int flags = aco_i_libc.fcntl(fd, F_GETFL);
+    aco_i_libc.fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+    ssize_t result = aco_i_libc.writev(fd, iov, ct);
+    int error = errno;
+    aco_i_libc.fcntl(fd, F_SETFL, flags);
+    errno = error;
+    return result;
+}
+
 /* For what does not know RWF_NOWAIT. What another process takes away between the two calls makes
  * the thread wait. */
 static ssize_t when_polled(const call_t *call, const struct iovec *iov, int ct, int events)
@@ -101,6 +119,7 @@ static ssize_t when_polled(const call_t *call, const struct iovec *iov, int ct, 
     } else if (result > 0) {
         result = events == POLLIN          ? aco_i_libc.readv(call->fd, iov, ct)
                  : size_of(iov, ct) > most ? aco_i_libc.writev(call->fd, &chunk, 1)
+                 : is_eventfd(call->fd)    ? write_nonblocking(call->fd, iov, ct)
                                            : aco_i_libc.writev(call->fd, iov, ct);
     }
     aco_i_unlock_fd(call->entry);

@@ -330,7 +330,8 @@ static void call(end_t *end, size_t i, outcome_of_step_t *o)
     a.timeout = timeouts[random_below(ARRAY_SZ(timeouts))];
     fill_buffer(buffer, BUFFER_SZ);
     if ((kind & OUTPUT) != 0 && end->stream->kind == KIND_EVENTFD && a.sz == 8) {
-        *(uint64_t *)(void *)buffer = 1 + random_below(3);
+        uint64_t few = 1 + random_below(3), is_much = random_below(3) == 0;
+        *(uint64_t *)(void *)buffer = is_much ? UINT64_MAX - few : few;
     }
     int is_patient = (kind & TIMEOUT) != 0 ? a.timeout < 0
                                            : may_block(end, a.flags, (kind & OUTPUT) != 0);

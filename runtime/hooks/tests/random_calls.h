@@ -454,8 +454,9 @@ static void send_something(end_t *to, const partner_t *p)
 static void *helps(void *arg)
 {
     partner_t *p = (partner_t *)arg;
+    int64_t since = aco_now();
     while (comes_to_wait(p)) {
-        CHECK(p->ct_turns < 1000);
+        CHECK(aco_now() - since < 100000000000); /* the caller may get its turn late */
         if (p->is_output && p->end->stream->kind != KIND_EVENTFD) {
             drain(p->end);
         } else if (p->is_output) {
