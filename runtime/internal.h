@@ -322,12 +322,11 @@ typedef struct {
     uint64_t sum; /* ns */
 } durations_t;
 
-static inline void count_duration(durations_t *durations, int64_t ns)
+static inline void count_duration(durations_t *durations, uint64_t ns)
 {
-    uint64_t units = ns < 0 ? 0 : (uint64_t)ns / ACO_I_SHORTEST;
-    int i = units == 0 ? 0 : 64 - __builtin_clzll(units);
+    int i = 63 - __builtin_clzll(ns / (ACO_I_SHORTEST / 2) | 1);
     durations->ct[i < CT_DURATIONS ? i : CT_DURATIONS]++;
-    durations->sum += ns < 0 ? 0 : (uint64_t)ns;
+    durations->sum += ns;
 }
 
 /* When the wait of a task ends. The time is not in the task, since those that the heap compares lie
@@ -396,6 +395,7 @@ struct loop_s {
     int64_t turn_began;  /* 0: no task has run since the last look */
     aco_task_t *sampled; /* a ready task, whose delay is to be counted; NULL: none */
     int64_t sampled_at;  /* when it, or the last one, was chosen */
+    int64_t seen_at;     /* turns from then on go by run_seen() */
     durations_t turns, delays;
     trace_t *trace;     /* NULL: it is not traced */
     profile_t *profile; /* NULL: none is made */

@@ -24,6 +24,7 @@
 #define SWITCHES_A_TURN 64u
 #define EVENTS 64
 #define SAMPLE_EVERY 20000000  /* ns between two wakes at least whose delays are counted */
+#define SAMPLE_RETRY 1000000   /* ns between two looks for one */
 #define STARVED_RETRY 10000000 /* ns after which a task that found no stack tries again */
 
 __thread loop_t *aco_i_loop;
@@ -376,7 +377,9 @@ outcome_t aco_i_wait(aco_task_t *task)
         task->since = loop->now;
         ACO_I_PROBE(park, task->id, task->reason);
         suspend(loop, task);
-        aco_i_clear_timer(task);
+        if (task->timer != 0) {
+            aco_i_clear_timer(task);
+        }
     }
     outcome_t outcome = (outcome_t)__atomic_load_n(&task->wait, __ATOMIC_ACQUIRE);
     __atomic_store_n(&task->wait, WAIT_NONE, __ATOMIC_RELAXED);
@@ -416,6 +419,18 @@ static ACO_NORETURN void run_in_child(aco_t *co)
     exit(EXIT_SUCCESS);
 }
 
+/* The task that the last one has resumed, or else the one that has resumed it: there is one. */
+static __attribute__((noinline)) aco_task_t *next_resumed(loop_t *loop)
+{
+    aco_task_t *next = loop->resumed;
+    if (next == NULL) {
+        next = loop->resumers;
+        loop->resumers = next->next;
+    }
+    loop->resumed = NULL;
+    return next;
+}
+
 /* Switches to a task. When that is suspended or ends, returns the one that goes on: which it has
  * resumed, or which has resumed it; or NULL. */
 static inline aco_task_t *switch_to(loop_t *loop, aco_task_t *task)
@@ -440,13 +455,7 @@ static inline aco_task_t *switch_to(loop_t *loop, aco_task_t *task)
     } else if (task->state == TASK_IN_CHILD) {
         run_in_child(task->co);
     }
-    aco_task_t *next = loop->resumed;
-    loop->resumed = NULL;
-    if (next == NULL && loop->resumers != NULL) {
-        next = loop->resumers;
-        loop->resumers = next->next;
-    }
-    return next;
+    return loop->resumers == NULL ? NULL : next_resumed(loop);
 }
 
 /* 0: there is no stack for the task. */
@@ -607,7 +616,7 @@ static void look(loop_t *loop, int64_t most)
     empty_inbox(loop);
     loop->now = aco_i_clock();
     if (loop->turn_began != 0) {
-        count_duration(&loop->turns, loop->now - loop->turn_began);
+        count_duration(&loop->turns, (uint64_t)(loop->now - loop->turn_began));
     }
     aco_i_expire_timers(loop);
     if (loop->first_starved != NULL && loop->retry_at <= loop->now) {
@@ -633,7 +642,7 @@ static void look(loop_t *loop, int64_t most)
     __atomic_store_n(&loop->is_asleep, 0, __ATOMIC_SEQ_CST);
 }
 
-/* Chooses the last of the tasks that the look has woken, unless the last choice is too young. */
+/* Chooses the last of the tasks that the look has woken for its delay to be counted. */
 static void choose_sample(loop_t *loop, const aco_task_t *last_before)
 {
     int has_woken = loop->first_ready != NULL && loop->last_ready != last_before;
@@ -643,7 +652,6 @@ static void choose_sample(loop_t *loop, const aco_task_t *last_before)
     }
 }
 
-/* run_task() of a loop that is traced. */
 static void run_traced(loop_t *loop, aco_task_t *task)
 {
     aco_i_before_t before;
@@ -654,23 +662,25 @@ static void run_traced(loop_t *loop, aco_task_t *task)
 
 /* Runs a turn's tasks by way of the loop, which sees each of them, until the chosen one runs, or
  * all of them if the loop is traced. */
-static void run_seen(loop_t *loop)
+static __attribute__((noinline)) void run_seen(loop_t *loop, const aco_task_t *last_before)
 {
     unsigned ct = SWITCHES_A_TURN;
+    choose_sample(loop, last_before);
+    if (loop->trace != NULL) {
+        aco_i_trace_look(loop, last_before);
+    }
     while ((loop->sampled != NULL || loop->trace != NULL) && loop->first_ready != NULL && ct != 0) {
         if (loop->first_ready == loop->sampled) {
-            count_duration(&loop->delays, aco_i_clock() - loop->sampled_at);
+            count_duration(&loop->delays, (uint64_t)(aco_i_clock() - loop->sampled_at));
             loop->sampled = NULL;
         }
         loop->switches_left = 1; /* for no task to hand over to the next one */
         aco_task_t *task = pop_ready(loop);
-        if (loop->trace != NULL) {
-            run_traced(loop, task);
-        } else {
-            run_task(loop, task);
-        }
+        (loop->trace != NULL ? run_traced : run_task)(loop, task);
         ct--;
     }
+    int is_due = loop->trace != NULL || loop->sampled != NULL || ct == SWITCHES_A_TURN;
+    loop->seen_at = is_due ? 0 : loop->now + SAMPLE_RETRY;
     loop->switches_left = ct;
 }
 
@@ -679,13 +689,9 @@ static void run_ready(loop_t *loop, int64_t most)
     const aco_task_t *last_before = loop->first_ready != NULL ? loop->last_ready : NULL;
     look(loop, most);
     loop->turn_began = loop->first_ready != NULL ? loop->now : 0;
-    choose_sample(loop, last_before);
-    if (loop->trace != NULL) {
-        aco_i_trace_look(loop, last_before);
-    }
     loop->switches_left = SWITCHES_A_TURN;
-    if (loop->sampled != NULL || loop->trace != NULL) {
-        run_seen(loop);
+    if (loop->now >= loop->seen_at) {
+        run_seen(loop, last_before);
     }
     while (loop->switches_left != 0 && loop->first_ready != NULL) {
         run_task(loop, pop_ready(loop));

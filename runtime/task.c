@@ -184,7 +184,8 @@ static aco_t *new_co(loop_t *loop, aco_task_t *task, aco_share_stack_t *shared)
 
 int aco_i_start(loop_t *loop, aco_task_t *task, aco_share_stack_t *stack)
 {
-    if (aco_i_reserve_timers(loop, loop->ct_tasks + loop->ct_later + 1) != 0) {
+    size_t ct_timers = loop->ct_tasks + loop->ct_later + 1;
+    if (ct_timers >= loop->timers_sz && aco_i_reserve_timers(loop, ct_timers) != 0) {
         return -1;
     }
     task->co = task->suspended = new_co(loop, task, stack);
@@ -341,7 +342,7 @@ aco_task_t *aco_i_make(const aco_task_options_t *options, void *(*fn)(void *),
         place(task->storage, arg);
         task->arg = task->storage;
     }
-    ACO_I_PROBE(create, task->id, fn);
+    ACO_I_PROBE(create, task->id, task->fn);
     add_to(&runtime->ct_tasks, 1);
     if (o->thread == ACO_ANY && runtime->ct_loops > 1) {
         offer(runtime, task);
