@@ -214,7 +214,7 @@ void aco_i_make_ready_by_inbox(aco_task_t *task)
 void aco_i_make_ready(aco_task_t *task)
 {
     loop_t *loop = task->loop;
-    ACO_I_PROBE(unpark, task->id, task->reason);
+    ACO_I_PROBE(unpark, task, task->reason);
     if (loop == NULL) {
         wake_thread(task);
     } else if (loop == aco_i_loop) {
@@ -239,7 +239,7 @@ void aco_unpark(aco_task_t *task)
     while (wait == WAIT_PARKED || wait == WAIT_PARKED_SHIELDED) {
         if (__atomic_compare_exchange_n(&task->wait, &wait, WAIT_EVENT, 0, __ATOMIC_SEQ_CST,
                                         __ATOMIC_SEQ_CST)) {
-            ACO_I_PROBE(unpark, task->id, FOR_PARK);
+            ACO_I_PROBE(unpark, task, FOR_PARK);
             aco_i_make_ready_by_inbox(task);
             return;
         }
@@ -286,6 +286,14 @@ static inline aco_task_t *next_in_place(loop_t *loop)
                : NULL;
 }
 
+/* Of a task that goes on: that its frames were saved out meanwhile, and are copied back now. */
+static inline void tell_evicted(const aco_task_t *task)
+{
+    if (!task->co->is_owner) {
+        ACO_I_PROBE(evict, task, task->co->save_stack.valid_sz);
+    }
+}
+
 /* From a coroutine that the task has resumed to the loop; it goes on by resume_inner(). */
 static __attribute__((noinline)) void suspend_inner(loop_t *loop, aco_t *co)
 {
@@ -299,6 +307,7 @@ static __attribute__((noinline)) void resume_inner(loop_t *loop, aco_t *co)
 {
     for (aco_t *outer = co; outer != loop->main_co; outer = outer->main_co) {
         if (!outer->is_owner) {
+            ACO_I_PROBE(evict, loop->running, outer->save_stack.valid_sz);
             aco_i_acquire(outer);
         }
     }
@@ -324,6 +333,7 @@ static inline void switch_away(loop_t *loop, aco_task_t *task)
         aco_yield();
     } else if (next != task) {
         set_running(loop, next);
+        tell_evicted(next);
         aco_yield_to(next->co);
     } else {
         set_running(loop, next); /* its wait has ended already */
@@ -375,8 +385,9 @@ outcome_t aco_i_wait(aco_task_t *task)
             aco_i_set_timer(task, task->deadline);
         }
         task->since = loop->now;
-        ACO_I_PROBE(park, task->id, task->reason);
+        ACO_I_PROBE(park, task, task->reason);
         suspend(loop, task);
+        ACO_I_PROBE(resume, task, task->reason);
         if (task->timer != 0) {
             aco_i_clear_timer(task);
         }
@@ -437,6 +448,7 @@ static inline aco_task_t *switch_to(loop_t *loop, aco_task_t *task)
 {
     set_running(loop, task);
     if (task->suspended == task->co) {
+        tell_evicted(task);
         aco_resume(task->co);
     } else {
         resume_inner(loop, task->suspended);

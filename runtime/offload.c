@@ -280,7 +280,7 @@ outcome_t aco_i_offload(helpers_kind_t kind, void *(*fn)(void *), void *arg,
         return WAIT_EVENT;
     }
     self->loop->ct_offloads++;
-    ACO_I_PROBE(offload, self->id, fn);
+    ACO_I_PROBE(offload, self, fn);
     outcome_t outcome = wait_for(helpers, &job, reasons[kind]);
     if (job == NULL) {
         return outcome;

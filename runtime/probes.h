@@ -12,10 +12,11 @@
 #endif
 #endif
 
-#ifdef DTRACE_PROBE2
-#define ACO_I_PROBE(name, a, b) DTRACE_PROBE2(aco, name, a, b)
+/* Operands in memory, or constants, cost no instruction. */
+#ifdef DTRACE_PROBE3
+#define ACO_I_PROBE(name, task, about) DTRACE_PROBE3(aco, name, (task)->id, about, (task)->fn)
 #else
-#define ACO_I_PROBE(name, a, b) ((void)0)
+#define ACO_I_PROBE(name, task, about) ((void)0)
 #endif
 
 #endif

@@ -195,7 +195,7 @@ int aco_i_start(loop_t *loop, aco_task_t *task, aco_share_stack_t *stack)
     loop->ct_tasks++;
     loop->ct_later -= task->starts_later != 0;
     loop->ct_started++;
-    ACO_I_PROBE(start, task->id, task->fn);
+    ACO_I_PROBE(start, task, task->name);
     return 0;
 }
 
@@ -241,7 +241,7 @@ static int tell_of_end(aco_task_t *task)
 void aco_i_reap(loop_t *loop, aco_task_t *task)
 {
     runtime_t *runtime = loop->runtime;
-    ACO_I_PROBE(end, task->id, task->fn);
+    ACO_I_PROBE(end, task, task->name);
     destroy_co(loop, task);
     task->co = NULL;
     loop->ct_tasks--;
@@ -342,7 +342,7 @@ aco_task_t *aco_i_make(const aco_task_options_t *options, void *(*fn)(void *),
         place(task->storage, arg);
         task->arg = task->storage;
     }
-    ACO_I_PROBE(create, task->id, task->fn);
+    ACO_I_PROBE(create, task, task->name);
     add_to(&runtime->ct_tasks, 1);
     if (o->thread == ACO_ANY && runtime->ct_loops > 1) {
         offer(runtime, task);

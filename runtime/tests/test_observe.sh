@@ -3,7 +3,7 @@
 #
 # What tells about the tasks of a running program, looked at from outside of it: the list of tasks
 # with their backtraces, alive and when the program dies; the watchdog; the trace; the profile; the
-# probes.
+# probes, and the scripts of tools/trace that use them.
 #
 # parts: list watch trace profile probes
 
@@ -254,9 +254,37 @@ check_profile_part() {
 
 # ==== Probes ======================================================================================
 
-# Each probe has a note, and is one nop.
+readonly PROBES=(create start park unpark resume end evict offload)
+
+# Scripts name probes that there are, arguments that these have, and reasons as the runtime does.
+check_scripts() {
+    local name
+    while read -r name; do
+        [[ " ${PROBES[*]} " == *" $name "* ]] || fail "tools/trace names a probe $name"
+    done < <(grep -oh 'aco:[a-z]*' tools/trace/*.bt | cut -d: -f2)
+    ! grep -n 'arg[3-9]' tools/trace/*.bt || fail "tools/trace names an argument that no probe has"
+    diff <(sed -n '/^const char .const aco_i_reason_names/,/;$/p' runtime/print.c |
+        grep -o '"[^"]*"' | sed 1d) <(grep -o '@names.*"' tools/trace/waits.bt | grep -o '".*"') ||
+        fail "tools/trace/waits.bt has other reasons than runtime/print.c"
+}
+
+# counts SCRIPT PATTERN...: what it tells of a sample in which 100 tasks have ended. Where programs
+# may not use the kernel's BPF, it is only parsed.
+counts() {
+    { cat "tools/trace/$1.bt" && echo 'usdt:*:aco:end { @ct++; if (@ct >= 100) { exit(); } }'; } \
+        >"$TMP/$1.bt"
+    must "$1.bt" timeout 100 bpftrace -d -p "$SAMPLE" "$TMP/$1.bt"
+    if ((may_run)); then
+        must "$1.bt" timeout 200 bpftrace -p "$SAMPLE" "$TMP/$1.bt"
+        for pattern in "${@:2}"; do
+            says "$pattern"
+        done
+    fi
+}
+
+# Each probe has a note with three arguments, and is one nop.
 check_probes_part() {
-    local compiler name at
+    local compiler name at pattern may_run=0
     read -ra compiler <<<"$CC"
     echo '#include <sys/sdt.h>' | "${compiler[@]}" -fsyntax-only -x c - 2>/dev/null ||
         lack "no <sys/sdt.h>: apt-get install systemtap-sdt-dev"
@@ -264,14 +292,28 @@ check_probes_part() {
     readelf -n "$TMP/trace_sample" >"$TMP/said"
     objdump -d "$TMP/trace_sample" >"$TMP/code"
     WHAT="probes"
-    for name in create start park unpark end offload; do
-        says "    Provider: aco\\n    Name: $name\\n    Location: 0x"
+    for name in "${PROBES[@]}"; do
+        says "    Provider: aco\\n    Name: $name\\n    Location: 0x.*\\n    Arguments:( \\S+){3} *\\n"
     done
     while read -r at; do
         grep -qE "^ *$at:.*[[:space:]]nop$" "$TMP/code" || fail "at $at there is more than a nop"
     done < <(sed -n '/Provider: aco/,/Location/s/.*Location: 0x0*\([0-9a-f]*\),.*/\1/p' \
         "$TMP/said")
-    echo "probes: create, start, park, unpark, end, offload"
+    echo "probes: ${PROBES[*]}"
+    check_scripts
+    have bpftrace || lack "no bpftrace: apt-get install bpftrace"
+    "$TMP/trace_sample" goes_on &
+    SAMPLE=$!
+    trap 'kill "$SAMPLE" 2>/dev/null || true; rm -rf "$TMP"' EXIT
+    if timeout 100 bpftrace -e 'BEGIN { exit(); }' >"$TMP/said" 2>&1; then
+        may_run=1
+    else
+        echo "bpftrace: may not run here, its scripts are only parsed"
+    fi
+    counts wakes '^@us\[receives\]: ?\n\[' '^@us\[sends\]: ?\n\['
+    counts waits '^@us\[reads, input\]: count [1-9]' '^@us\[sends, a time\]: count [1-9]'
+    counts evictions '^@bytes\[reads\]: ?\n\['
+    echo "tools/trace"
 }
 
 (($# == 0)) && set -- list watch trace profile probes

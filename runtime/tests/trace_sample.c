@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Tasks that wake each other, on two threads, for test_observe.sh, which looks at their trace. With
- * an argument, the program is killed at its end. */
+/*
+ * Tasks that wake each other, on two threads, two of them on a share stack, for test_observe.sh,
+ * which looks at their trace and at probes. With the argument `is_killed`, the program is killed at
+ * its end; with `goes_on`, there is none.
+ */
 #include "aco_runtime.h"
 
 #include <signal.h>
+#include <string.h>
 #include <unistd.h>
 
 static aco_chan_t *chan;
-static int fds[2];
+static int fds[2], item;
+static char byte;
 
 static void *sends(void *arg)
 {
@@ -21,7 +26,6 @@ static void *sends(void *arg)
 
 static void *receives(void *arg)
 {
-    int item;
     while (aco_chan_recv(chan, &item) == 1) {
         aco_yield();
     }
@@ -31,7 +35,6 @@ static void *receives(void *arg)
 
 static void *reads(void *arg)
 {
-    char byte;
     aco_read(fds[0], &byte, 1);
     return arg;
 }
@@ -39,12 +42,15 @@ static void *reads(void *arg)
 static void *first(void *arg)
 {
     aco_task_options_t sender = {.name = "sen\"der", .thread = ACO_THREAD(1)};
-    aco_task_options_t receiver = {.name = "receiver"};
-    aco_task_t *task = aco_spawn(reads, NULL);
+    aco_task_options_t receiver = {.name = "receiver", .shares_stack = 1};
+    aco_task_options_t reader = {.shares_stack = 1};
+    aco_task_t *task;
+    aco_go_with(&reader, reads, NULL, &task);
     chan = aco_chan_new(sizeof(int), 0);
     aco_go_with(&receiver, receives, NULL, NULL);
     aco_go_with(&sender, sends, NULL, NULL);
     aco_join(task, NULL);
+    aco_chan_free(chan);
     if (arg != NULL) {
         aco_sleep(INT64_C(2000000000));
         kill(getpid(), SIGKILL);
@@ -55,5 +61,9 @@ static void *first(void *arg)
 int main(int argc, char **argv)
 {
     aco_run_options_t options = {.ct_threads = 2};
-    return pipe(fds) != 0 || aco_run(&options, first, argc > 1 ? argv[1] : NULL, NULL) != 0;
+    int goes_on = argc > 1 && strcmp(argv[1], "goes_on") == 0, result = pipe(fds);
+    do {
+        result |= aco_run(&options, first, goes_on ? NULL : argv[1], NULL);
+    } while (goes_on && result == 0);
+    return result != 0;
 }
