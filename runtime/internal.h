@@ -814,17 +814,6 @@ HIDDEN void aco_i_put_name(aco_i_text_t *text, const aco_task_t *task);
 
 /* ---- trace.c ---- */
 
-/* A task before it runs. */
-typedef struct {
-    uint64_t id;
-    int64_t waited_since;
-    const void *name;
-    const aco_task_t *last_ready;
-    int fd;
-    reason_t reason;
-    char is_function, was_woken;
-} aco_i_before_t;
-
 /* Has the loop of the caller's thread traced if ACO_TRACE asks for it, and no more. */
 HIDDEN void aco_i_begin_trace(loop_t *loop);
 HIDDEN void aco_i_end_trace(loop_t *loop);
@@ -833,8 +822,8 @@ HIDDEN void aco_i_end_trace(loop_t *loop);
 HIDDEN void aco_i_trace_look(loop_t *loop, const aco_task_t *last_before);
 /* In a task or on the thread of such a loop, another loop's inbox was given the task. */
 HIDDEN void aco_i_trace_wake(const loop_t *loop, aco_task_t *task);
-HIDDEN void aco_i_before_run(const loop_t *loop, const aco_task_t *task, aco_i_before_t *before);
-HIDDEN void aco_i_trace_run(loop_t *loop, aco_task_t *task, aco_i_before_t *before);
+HIDDEN void aco_i_trace_begin_run(loop_t *loop, const aco_task_t *task);
+HIDDEN void aco_i_trace_end_run(loop_t *loop, aco_task_t *task);
 
 /* ---- profile.c ---- */
 /* Has the loop of the caller's thread sampled if ACO_PROFILE asks for it, and no more. */

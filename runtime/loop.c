@@ -664,14 +664,6 @@ static void choose_sample(loop_t *loop, const aco_task_t *last_before)
     }
 }
 
-static void run_traced(loop_t *loop, aco_task_t *task)
-{
-    aco_i_before_t before;
-    aco_i_before_run(loop, task, &before);
-    run_task(loop, task);
-    aco_i_trace_run(loop, task, &before);
-}
-
 /* Runs a turn's tasks by way of the loop, which sees each of them, until the chosen one runs, or
  * all of them if the loop is traced. */
 static __attribute__((noinline)) void run_seen(loop_t *loop, const aco_task_t *last_before)
@@ -688,7 +680,13 @@ static __attribute__((noinline)) void run_seen(loop_t *loop, const aco_task_t *l
         }
         loop->switches_left = 1; /* for no task to hand over to the next one */
         aco_task_t *task = pop_ready(loop);
-        (loop->trace != NULL ? run_traced : run_task)(loop, task);
+        if (loop->trace != NULL) {
+            aco_i_trace_begin_run(loop, task);
+        }
+        run_task(loop, task);
+        if (loop->trace != NULL) {
+            aco_i_trace_end_run(loop, task);
+        }
         ct--;
     }
     int is_due = loop->trace != NULL || loop->sampled != NULL || ct == SWITCHES_A_TURN;

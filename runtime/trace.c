@@ -8,18 +8,23 @@
 #include "internal.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #define CT_EVENTS ((uint64_t)1 << 16) /* of a ring */
 #define PAUSE 20000000                /* ns between two rounds of the thread */
 #define CALIBRATION 5000000           /* ns */
+#define LEAST_PRIORITY 19
+#define NAME_SZ 64     /* bytes of a name that are written */
+#define RECORD_SZ 1024 /* at most, of a record */
 
 typedef enum __attribute__((packed)) { RAN, WOKE, LOOKED } kind_t;
 
-typedef struct {
+typedef struct __attribute__((aligned(64))) {
     int64_t at, duration; /* ns */
     int64_t waited_since; /* RAN: when the wait before it began; 0: there was none */
     uint64_t id;
@@ -32,25 +37,33 @@ typedef struct {
 } event_t;
 
 struct trace_s {
-    event_t *ring;
-    uint64_t ct_written; /* atomic: by the loop's thread */
-    uint64_t room_until; /* ct_written when the ring may be full */
+    uint64_t ct_begun;   /* events that the loop's thread writes, or has written */
+    uint64_t room_until; /* ct_begun when the ring may be full */
     uint64_t ct_lost;
-    int64_t began; /* what the loop does now */
+    uint64_t ct_published;        /* atomic */
+    int64_t began;                /* what the loop does now */
+    event_t *runs;                /* of the task that runs */
+    const aco_task_t *last_ready; /* before it did; NULL: none was */
     int tid;
     int has_ended; /* atomic: the loop writes no more */
-    int is_busy;   /* an event is being written: a signal handler keeps off */
+    int is_busy;   /* ct_begun is about to change: a signal handler keeps off */
     trace_t *next;
+    event_t lost;
     __attribute__((aligned(64))) uint64_t ct_read; /* atomic: by who writes the file */
+    event_t ring[];
 };
+
+#define MAPPED_SZ (sizeof(trace_t) + CT_EVENTS * sizeof(event_t)) /* bytes of a trace */
 
 static struct {
     pthread_mutex_t mutex; /* of what follows */
-    FILE *file;            /* NULL: no trace is asked for */
+    int fd;
+    char *end; /* of what is to be written; NULL: no trace is asked for */
     trace_t *first;
     int64_t start;
     int has_events;
     pid_t pid;
+    char text[1 << 16];
 } all = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 /* ==== Time =================================================================================== */
@@ -105,41 +118,41 @@ static void calibrate(void)
 
 /* ==== Events ================================================================================= */
 
-static inline event_t *begin_event(trace_t *trace)
+static int has_room(trace_t *trace)
 {
-    if (trace->is_busy) {
-        return NULL;
-    }
-    trace->is_busy = 1;
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    uint64_t ct = __atomic_load_n(&trace->ct_written, __ATOMIC_RELAXED);
-    if (ct == trace->room_until) {
-        trace->room_until = __atomic_load_n(&trace->ct_read, __ATOMIC_ACQUIRE) + CT_EVENTS;
-        if (ct == trace->room_until) {
-            trace->ct_lost++;
-            trace->is_busy = 0;
-            return NULL;
-        }
-    }
-    return &trace->ring[ct % CT_EVENTS];
+    trace->room_until = __atomic_load_n(&trace->ct_read, __ATOMIC_ACQUIRE) + CT_EVENTS;
+    trace->ct_lost += trace->ct_begun == trace->room_until;
+    return trace->ct_begun != trace->room_until;
 }
 
-static inline void end_event(trace_t *trace)
+/* The next event, to be filled before it is published; a lost one if there is no room. */
+static inline event_t *add_event(trace_t *trace)
 {
-    __atomic_store_n(&trace->ct_written, trace->ct_written + 1, __ATOMIC_RELEASE);
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    trace->is_busy = 0;
+    event_t *event = &trace->lost;
+    if (!trace->is_busy) {
+        trace->is_busy = 1;
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+        if (trace->ct_begun != trace->room_until || has_room(trace)) {
+            event = &trace->ring[trace->ct_begun++ % CT_EVENTS];
+        }
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+        trace->is_busy = 0;
+    }
+    return event;
+}
+
+/* All events that were begun are complete. */
+static inline void publish(trace_t *trace)
+{
+    __atomic_store_n(&trace->ct_published, trace->ct_begun, __ATOMIC_RELEASE);
 }
 
 static void add_wake(trace_t *trace, const aco_task_t *task, int64_t at)
 {
-    event_t *event = begin_event(trace);
-    if (event != NULL) {
-        event->kind = WOKE;
-        event->at = at;
-        event->id = task->id;
-        end_event(trace);
-    }
+    event_t *event = add_event(trace);
+    event->kind = WOKE;
+    event->at = at;
+    event->id = task->id;
 }
 
 /* Those behind `last_before` in the ready queue were woken, or made, until now. */
@@ -164,71 +177,105 @@ void aco_i_trace_look(loop_t *loop, const aco_task_t *last_before)
 {
     trace_t *trace = loop->trace;
     int64_t at = now();
-    event_t *event = begin_event(trace);
-    if (event != NULL) {
-        event->kind = LOOKED;
-        event->at = trace->began;
-        event->duration = at - trace->began;
-        end_event(trace);
-    }
+    event_t *event = add_event(trace);
+    event->kind = LOOKED;
+    event->at = trace->began;
+    event->duration = at - trace->began;
     add_woken(loop, last_before, NULL, at - 1);
+    publish(trace);
     trace->began = at;
 }
 
-void aco_i_trace_run(loop_t *loop, aco_task_t *task, aco_i_before_t *before)
+void aco_i_trace_begin_run(loop_t *loop, const aco_task_t *task)
 {
     trace_t *trace = loop->trace;
+    event_t *event = add_event(trace);
+    int was_woken = task->co == NULL || task->reason != FOR_NOTHING;
+    event->kind = RAN;
+    event->at = trace->began;
+    event->waited_since = task->co != NULL && was_woken ? task->since : 0;
+    event->id = task->id;
+    event->is_function = task->name == NULL;
+    event->name = task->name != NULL ? (const void *)task->name : (const void *)(uintptr_t)task->fn;
+    event->waited_for = task->reason;
+    event->was_woken = (char)was_woken;
+    event->fd = task->fd;
+    trace->runs = event;
+    trace->last_ready = loop->first_ready != NULL ? loop->last_ready : NULL;
+}
+
+void aco_i_trace_end_run(loop_t *loop, aco_task_t *task)
+{
+    trace_t *trace = loop->trace;
+    event_t *event = trace->runs;
     int64_t at = now();
-    event_t *event = begin_event(trace);
-    if (event != NULL) {
-        event->kind = RAN;
-        event->at = trace->began;
-        event->duration = at - trace->began;
-        event->waited_since = before->waited_since;
-        event->id = before->id;
-        event->name = before->name;
-        event->is_function = before->is_function;
-        event->waited_for = before->reason;
-        event->was_woken = before->was_woken;
-        event->fd = before->fd;
-        event->state = task->id == before->id ? task->state : TASK_ENDED;
-        event->waits_for = task->reason;
-        event->next_fd = task->fd;
-        end_event(trace);
-    }
+    event->duration = at - trace->began;
+    event->state = task->id == event->id ? task->state : TASK_ENDED;
+    event->waits_for = task->reason;
+    event->next_fd = task->fd;
     if (task->state == TASK_WAITING) {
         task->since = at;
     } else if (task->state == TASK_READY) {
         task->reason = FOR_NOTHING; /* nothing has to wake it */
     }
-    add_woken(loop, before->last_ready, task, at - 1);
+    if (loop->first_ready != NULL && loop->last_ready != trace->last_ready) {
+        add_woken(loop, trace->last_ready, task, at - 1);
+    }
+    publish(trace);
     trace->began = at;
-}
-
-void aco_i_before_run(const loop_t *loop, const aco_task_t *task, aco_i_before_t *before)
-{
-    int has_waited = task->co != NULL && task->reason != FOR_NOTHING;
-    before->id = task->id;
-    before->is_function = task->name == NULL;
-    before->name = task->name != NULL ? (const void *)task->name
-                                      : (const void *)(uintptr_t)task->fn;
-    before->waited_since = has_waited ? task->since : 0;
-    before->reason = task->reason;
-    before->fd = task->fd;
-    before->was_woken = task->co == NULL || task->reason != FOR_NOTHING;
-    before->last_ready = loop->first_ready != NULL ? loop->last_ready : NULL;
 }
 
 /* ==== The file =============================================================================== */
 
+/* Writes what has been put; a full disk loses it. */
+static void flush_file(void)
+{
+    const char *bytes = all.text;
+    while (bytes != all.end) {
+        ssize_t ct = aco_i_libc.write(all.fd, bytes, (size_t)(all.end - bytes));
+        if (ct < 0 && errno != EINTR) {
+            break;
+        }
+        bytes += ct > 0 ? ct : 0;
+    }
+    all.end = all.text;
+}
+
+static inline void put_some(const char *bytes, size_t sz)
+{
+    memcpy(all.end, bytes, sz);
+    all.end += sz;
+}
+
+#define PUT(literal) put_some("" literal, sizeof(literal) - 1)
+
+static void put_number(uint64_t number)
+{
+    char digits[20], *first = digits + sizeof(digits);
+    do {
+        *--first = (char)('0' + number % 10);
+        number /= 10;
+    } while (number != 0);
+    put_some(first, (size_t)(digits + sizeof(digits) - first));
+}
+
+/* In us, with three decimals. */
+static void put_time(int64_t ns)
+{
+    unsigned rest = (unsigned)(ns % 1000);
+    char decimals[] = {'.', (char)('0' + rest / 100), (char)('0' + rest / 10 % 10),
+                       (char)('0' + rest % 10)};
+    put_number((uint64_t)(ns / 1000));
+    put_some(decimals, sizeof(decimals));
+}
+
 static void put_string(const char *string, size_t sz)
 {
     for (size_t i = 0; i < sz && string[i] != '\0'; i++) {
-        unsigned char c = (unsigned char)string[i];
-        if (c == '"' || c == '\\') {
-            fputc('\\', all.file);
+        if (string[i] == '"' || string[i] == '\\') {
+            PUT("\\");
         }
-        fputc(c < ' ' ? '?' : c, all.file);
+        *all.end++ = (unsigned char)string[i] < ' ' ? '?' : string[i];
     }
 }
 
@@ -237,11 +284,11 @@ static void put_function(const void *function)
 {
     static struct {
         const void *function;
-        char name[64];
+        char name[NAME_SZ];
     } found[64];
     size_t i = (uintptr_t)function / 16 % 64;
     if (found[i].function != function) {
-        FILE *stream = fmemopen(found[i].name, sizeof(found[i].name), "w");
+        FILE *stream = fmemopen(found[i].name, NAME_SZ, "w");
         aco_i_text_t text = {.stream = stream};
         if (stream == NULL) {
             return;
@@ -249,48 +296,77 @@ static void put_function(const void *function)
         aco_i_put_function(&text, (uintptr_t)function);
         aco_i_flush(&text);
         fclose(stream);
-        found[i].name[sizeof(found[i].name) - 1] = '\0';
+        found[i].name[NAME_SZ - 1] = '\0';
         found[i].function = function;
     }
-    put_string(found[i].name, sizeof(found[i].name));
+    put_string(found[i].name, NAME_SZ);
 }
 
+/* The string may be gone: it is the program's. */
 static void put_name(const event_t *event)
 {
-    char name[64];
+    char name[NAME_SZ];
     if (event->is_function) {
         put_function(event->name);
     } else {
-        put_string(name, aco_i_read_memory(name, event->name, sizeof(name)));
+        put_string(name, aco_i_read_memory(name, event->name, NAME_SZ));
     }
 }
 
-static void put_head(const trace_t *trace, const char *kind, int64_t at)
+/* Begins a record, for whose rest there is room. */
+static void put_head(const trace_t *trace, char kind, int64_t at)
 {
-    at -= all.start;
-    fprintf(all.file, "%s{\"ph\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%lld.%03d",
-            all.has_events ? ",\n" : "", kind, (int)getpid(), trace->tid, (long long)(at / 1000),
-            (int)(at % 1000));
+    if (all.end - all.text > (ptrdiff_t)(sizeof(all.text) - RECORD_SZ)) {
+        flush_file();
+    }
+    put_some(",\n", all.has_events ? 2 : 0);
     all.has_events = 1;
+    PUT("{\"ph\":\"");
+    *all.end++ = kind;
+    PUT("\",\"pid\":");
+    put_number((uint64_t)all.pid);
+    PUT(",\"tid\":");
+    put_number((uint64_t)trace->tid);
+    PUT(",\"ts\":");
+    put_time(at > all.start ? at - all.start : 0);
 }
 
 static void put_reason(reason_t reason, int fd)
 {
-    fprintf(all.file, "waits for %s", aco_i_reason_names[reason]);
+    PUT("waits for ");
+    put_some(aco_i_reason_names[reason], strlen(aco_i_reason_names[reason]));
     if (reason == FOR_INPUT || reason == FOR_OUTPUT) {
-        fprintf(all.file, " of descriptor %d", fd);
+        PUT(" of descriptor ");
+        put_number((uint64_t)fd);
     }
+}
+
+/* The end of an arrow. */
+static void put_arrow(const trace_t *trace, char kind, int64_t at, uint64_t id)
+{
+    put_head(trace, kind, at);
+    PUT(",\"bp\":\"e\",\"cat\":\"wake\",\"name\":\"wake\",\"id\":");
+    put_number(id);
+    PUT("}");
 }
 
 static void put_wait(const trace_t *trace, const event_t *event)
 {
-    for (const char *kind = "b"; kind != NULL; kind = *kind == 'b' ? "e" : NULL) {
-        put_head(trace, kind, *kind == 'b' ? event->waited_since : event->at);
-        fprintf(all.file, ",\"cat\":\"wait\",\"id\":%llu,\"name\":\"",
-                (unsigned long long)event->id);
+    for (int is_end = 0; is_end <= 1; is_end++) {
+        put_head(trace, is_end ? 'e' : 'b', is_end ? event->at : event->waited_since);
+        PUT(",\"cat\":\"wait\",\"id\":");
+        put_number(event->id);
+        PUT(",\"name\":\"");
         put_reason(event->waited_for, event->fd);
-        fputs("\"}", all.file);
+        PUT("\"}");
     }
+}
+
+static void put_slice(const trace_t *trace, const event_t *event)
+{
+    put_head(trace, 'X', event->at);
+    PUT(",\"dur\":");
+    put_time(event->duration);
 }
 
 static void put_run(const trace_t *trace, const event_t *event)
@@ -298,21 +374,22 @@ static void put_run(const trace_t *trace, const event_t *event)
     if (event->waited_since != 0) {
         put_wait(trace, event);
     }
-    put_head(trace, "X", event->at);
-    fprintf(all.file, ",\"dur\":%lld.%03d,\"cat\":\"task\",\"name\":\"",
-            (long long)(event->duration / 1000), (int)(event->duration % 1000));
+    put_slice(trace, event);
+    PUT(",\"cat\":\"task\",\"name\":\"");
     put_name(event);
-    fprintf(all.file, "\",\"args\":{\"task\":%llu,\"then\":\"", (unsigned long long)event->id);
+    PUT("\",\"args\":{\"task\":");
+    put_number(event->id);
+    PUT(",\"then\":\"");
     if (event->state == TASK_WAITING) {
         put_reason(event->waits_for, event->next_fd);
+    } else if (event->state == TASK_READY) {
+        PUT("yields");
     } else {
-        fputs(event->state == TASK_READY ? "yields" : "ends", all.file);
+        PUT("ends");
     }
-    fputs("\"}}", all.file);
+    PUT("\"}}");
     if (event->was_woken) {
-        put_head(trace, "f", event->at);
-        fprintf(all.file, ",\"bp\":\"e\",\"cat\":\"wake\",\"name\":\"wake\",\"id\":%llu}",
-                (unsigned long long)event->id);
+        put_arrow(trace, 'f', event->at, event->id);
     }
 }
 
@@ -321,22 +398,20 @@ static void put_event(const trace_t *trace, const event_t *event)
     if (event->kind == RAN) {
         put_run(trace, event);
     } else if (event->kind == WOKE) {
-        put_head(trace, "s", event->at);
-        fprintf(all.file, ",\"cat\":\"wake\",\"name\":\"wake\",\"id\":%llu}",
-                (unsigned long long)event->id);
+        put_arrow(trace, 's', event->at, event->id);
     } else {
-        put_head(trace, "X", event->at);
-        fprintf(all.file, ",\"dur\":%lld.%03d,\"cat\":\"loop\",\"name\":\"looks outside\"}",
-                (long long)(event->duration / 1000), (int)(event->duration % 1000));
+        put_slice(trace, event);
+        PUT(",\"cat\":\"loop\",\"name\":\"looks outside\"}");
     }
 }
 
 static void put_lost(trace_t *trace)
 {
     if (trace->ct_lost != 0) {
-        put_head(trace, "i", now());
-        fprintf(all.file, ",\"s\":\"t\",\"name\":\"%llu events are lost: the file is too slow\"}",
-                (unsigned long long)trace->ct_lost);
+        put_head(trace, 'i', now());
+        PUT(",\"s\":\"t\",\"name\":\"");
+        put_number(trace->ct_lost);
+        PUT(" events are lost: no processor had time to write them\"}");
         trace->ct_lost = 0;
     }
 }
@@ -348,7 +423,7 @@ static void empty_rings(void)
     for (trace_t **link = &all.first; *link != NULL;) {
         trace_t *trace = *link;
         int has_ended = __atomic_load_n(&trace->has_ended, __ATOMIC_ACQUIRE);
-        uint64_t ct = __atomic_load_n(&trace->ct_written, __ATOMIC_ACQUIRE);
+        uint64_t ct = __atomic_load_n(&trace->ct_published, __ATOMIC_ACQUIRE);
         for (uint64_t i = trace->ct_read; i != ct; i++) {
             put_event(trace, &trace->ring[i % CT_EVENTS]);
             if (i % 1024 == 1023 || i + 1 == ct) {
@@ -358,19 +433,19 @@ static void empty_rings(void)
         put_lost(trace);
         if (has_ended) {
             *link = trace->next;
-            munmap(trace->ring, CT_EVENTS * sizeof(event_t));
-            aco_i_release(trace);
+            munmap(trace, MAPPED_SZ);
         } else {
             link = &trace->next;
         }
     }
     aco_i_end_places();
-    fflush(all.file);
+    flush_file();
 }
 
 static void *write_file(void *arg)
 {
     struct timespec pause = {0, PAUSE};
+    setpriority(PRIO_PROCESS, 0, LEAST_PRIORITY); /* of this thread */
     for (;;) {
         nanosleep(&pause, NULL);
         pthread_mutex_lock(&all.mutex);
@@ -388,10 +463,10 @@ static void end_file(void)
     }
     pthread_mutex_lock(&all.mutex);
     empty_rings();
-    fputs("\n]\n", all.file);
-    fflush(all.file);
-    all.has_events = 0;
-    all.file = fopen("/dev/null", "we"); /* threads that still run */
+    PUT("\n]\n");
+    flush_file();
+    close(all.fd);
+    all.fd = open("/dev/null", O_WRONLY | O_CLOEXEC); /* of threads that still run */
     pthread_mutex_unlock(&all.mutex);
 }
 
@@ -401,12 +476,13 @@ static void begin_file(void)
     if (path == NULL || *path == '\0') {
         return;
     }
-    all.file = fopen(path, "we");
-    if (all.file == NULL) {
+    all.fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (all.fd < 0) {
         fprintf(stderr, "aco: ACO_TRACE: %s: %s\n", path, strerror(errno));
         return;
     }
-    fputs("[\n", all.file);
+    all.end = all.text;
+    PUT("[\n");
     aco_i_find_modules();
     calibrate();
     all.start = now();
@@ -421,23 +497,26 @@ void aco_i_begin_trace(loop_t *loop)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, begin_file);
-    if (all.file == NULL) {
+    if (all.end == NULL) {
         return;
     }
-    trace_t *trace = (trace_t *)aco_i_allocate(sizeof(*trace));
-    void *ring = mmap(NULL, CT_EVENTS * sizeof(event_t), PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    if (trace == NULL || ring == MAP_FAILED) {
+    void *memory = mmap(NULL, MAPPED_SZ, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    if (memory == MAP_FAILED) {
         fprintf(stderr, "aco: ACO_TRACE: no memory for it\n");
         return;
     }
-    *trace = (trace_t){.ring = (event_t *)ring, .tid = loop->tid, .room_until = CT_EVENTS};
+    trace_t *trace = (trace_t *)memory;
+    trace->tid = loop->tid;
+    trace->room_until = CT_EVENTS;
     trace->began = now();
     pthread_mutex_lock(&all.mutex);
     trace->next = all.first;
     all.first = trace;
-    put_head(trace, "M", all.start);
-    fprintf(all.file, ",\"name\":\"thread_name\",\"args\":{\"name\":\"loop %d\"}}", loop->index);
+    put_head(trace, 'M', all.start);
+    PUT(",\"name\":\"thread_name\",\"args\":{\"name\":\"loop ");
+    put_number((uint64_t)loop->index);
+    PUT("\"}}");
     pthread_mutex_unlock(&all.mutex);
     loop->trace = trace;
 }
@@ -445,6 +524,7 @@ void aco_i_begin_trace(loop_t *loop)
 void aco_i_end_trace(loop_t *loop)
 {
     if (loop->trace != NULL) {
+        publish(loop->trace);
         __atomic_store_n(&loop->trace->has_ended, 1, __ATOMIC_RELEASE);
         loop->trace = NULL;
         pthread_mutex_lock(&all.mutex);

@@ -7,6 +7,7 @@
 #include "aco_runtime.h"
 
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -39,6 +40,21 @@ static void *reads(void *arg)
     return arg;
 }
 
+/* Until three tasks have ended in the trace. */
+static void wait_for_trace(void)
+{
+    char line[1000];
+    int ct = 0;
+    while (ct < 3) {
+        aco_sleep(10000000);
+        FILE *file = fopen(getenv("ACO_TRACE"), "re");
+        for (ct = 0; file != NULL && fgets(line, sizeof(line), file) != NULL;) {
+            ct += strstr(line, "\"then\":\"ends\"}}") != NULL;
+        }
+        fclose(file);
+    }
+}
+
 static void *first(void *arg)
 {
     aco_task_options_t sender = {.name = "sen\"der", .thread = ACO_THREAD(1)};
@@ -52,7 +68,7 @@ static void *first(void *arg)
     aco_join(task, NULL);
     aco_chan_free(chan);
     if (arg != NULL) {
-        aco_sleep(INT64_C(2000000000));
+        wait_for_trace();
         kill(getpid(), SIGKILL);
     }
     return NULL;
