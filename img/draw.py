@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from canvas import Canvas
+from timeline import trace
 
 FOLDER = Path(__file__).resolve().parent
 MAX_SZ = 100_000  # bytes of a file
@@ -424,7 +425,7 @@ def logo() -> Canvas:
 
 PICTURES: list[Callable[[], Canvas]] = [
     logo, thread_model_0, thread_model_1, thread_model_2, thread_model_3, proof_0, proof_1, proof_2,
-    proof_3, runtime, life, memory]
+    proof_3, runtime, trace, life, memory]
 
 # ==== Files =======================================================================================
 

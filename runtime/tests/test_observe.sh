@@ -161,6 +161,8 @@ check_trace_part() {
     local compiler
     need python3:python3
     read -ra compiler <<<"$CC"
+    must "img/trace.c does not compile" "${compiler[@]}" -std=gnu99 -fsyntax-only \
+        "${C_WARNINGS[@]}" "${INCLUDE[@]}" img/trace.c
     build trace_sample "${compiler[@]}" -O2
     ACO_TRACE=$TMP/trace must "a program that is traced fails" timeout 100 "$TMP/trace_sample"
     must "its trace" python3 runtime/tests/check_trace.py "$TMP/trace"
