@@ -23,14 +23,14 @@ int aco_i_spawn_in(const aco_task_options_t *options, void *(*fn)(void *storage)
 
 void aco_i_begin(void)
 {
-    aco_task_t *self = aco_self();
+    aco_task_t *self = aco_i_loop->running;
     memset(self->storage, 0, sizeof(self->storage));
     self->node.task = self;
 }
 
 void *aco_i_finish(void)
 {
-    aco_task_t *self = aco_self();
+    aco_task_t *self = aco_i_loop->running;
     if (self->locals != NULL) {
         aco_i_run_destructors(self);
     }

@@ -23,6 +23,7 @@
 #include "aco_stack_pool.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <new>
 #include <type_traits>
@@ -277,7 +278,7 @@ struct handling {
 inline bool is_any(const handling *handling)
 {
 #ifdef __cpp_exceptions
-    return handling->caught != nullptr || handling->ct_uncaught != 0;
+    return (reinterpret_cast<std::uintptr_t>(handling->caught) | handling->ct_uncaught) != 0;
 #else
     (void)handling;
     return false;

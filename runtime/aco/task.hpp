@@ -378,6 +378,7 @@ template <class T> class task {
     /* What it has left when it has ended. The object owns both. */
     class remains {
         aco_task_t *task_;
+        void *storage_ = aco_i_storage(task_);
 
     public:
         explicit remains(aco_task_t *task) : task_(task)
@@ -387,12 +388,12 @@ template <class T> class task {
         remains &operator=(const remains &) = delete;
         ~remains()
         {
-            detail::stored<result>::destroy(aco_i_storage(task_));
+            detail::stored<result>::destroy(storage_);
             aco_i_free_ended(task_);
         }
         result &outcome()
         {
-            return detail::stored<result>::at(aco_i_storage(task_));
+            return detail::stored<result>::at(storage_);
         }
     };
     aco_task_t *await_end()
