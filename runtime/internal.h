@@ -370,6 +370,10 @@ struct loop_s {
     aco_t *main_co;
     runtime_t *runtime;
     aco_stack_pool_t *pool;
+    aco_t *spare_co; /* that a task has left, suspended in aco_i_end_in_place(); NULL: none */
+#ifndef ACO_CONFIG_SHARE_FPU_MXCSR_ENV
+    void *control_words; /* of new coroutines */
+#endif
     aco_share_stack_t *share_stack; /* NULL before the first task that shares it */
     aco_task_t *free_tasks;
     size_t ct_free_tasks;
@@ -504,6 +508,9 @@ HIDDEN void aco_i_run_loop(loop_t *loop);
 /* A turn: looks at what has happened, and waits for `most` ns at most (< 0: for ever) if no task is
  * ready; then runs some that are. */
 HIDDEN void aco_i_run_turn(loop_t *loop, int64_t most);
+/* For the coroutine of a task whose function has returned: ends that, and returns when the
+ * coroutine is another task's; or does not return. */
+HIDDEN void aco_i_end_in_place(loop_t *loop, aco_task_t *task);
 /* Runs a suspended task, which is in no queue, at once, and returns when that is suspended again.
  * The caller is a task, or on the thread's own stack. */
 HIDDEN void aco_i_run_now(loop_t *loop, aco_task_t *task);

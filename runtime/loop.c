@@ -276,12 +276,19 @@ static outcome_t wait_as_thread(aco_task_t *task)
     return outcome;
 }
 
+/* Whether a task has a coroutine, or can have the one that another task has left. */
+static inline int has_co(loop_t *loop, aco_task_t *task)
+{
+    return task->co != NULL || (loop->spare_co != NULL && task->stack_sz == 0 &&
+                                !task->shares_stack && aco_i_start(loop, task, NULL) == 0);
+}
+
 /* The next task, if it can be switched to from another one. */
 static inline aco_task_t *next_in_place(loop_t *loop)
 {
     aco_task_t *next = loop->first_ready;
-    return next != NULL && loop->switches_left != 0 && loop->resumers == NULL && next->co != NULL &&
-                   next->suspended == next->co
+    return next != NULL && loop->switches_left != 0 && loop->resumers == NULL &&
+                   has_co(loop, next) && next->suspended == next->co
                ? pop_ready(loop)
                : NULL;
 }
@@ -291,6 +298,42 @@ static inline void tell_evicted(const aco_task_t *task)
 {
     if (!task->co->is_owner) {
         ACO_I_PROBE(evict, task, task->co->save_stack.valid_sz);
+    }
+}
+
+/* To ThreadSanitizer, a coroutine is a thread, and while one is left, it lets no child after fork()
+ * start threads. */
+#ifdef ACO_USE_TSAN
+#define KEEPS_COS 0
+#else
+#define KEEPS_COS 1
+#endif
+
+/* Whether the end of a task can do without the loop. */
+static inline int may_end_in_place(const loop_t *loop, const aco_task_t *task)
+{
+    return KEEPS_COS && loop->spare_co == NULL && task->stack_sz == 0 && !task->shares_stack &&
+           task->state == TASK_RUNNING && loop->switches_left != 0 && loop->resumers == NULL &&
+           loop->first_starved == NULL;
+}
+
+void aco_i_end_in_place(loop_t *loop, aco_task_t *task)
+{
+    if (!may_end_in_place(loop, task)) {
+        aco_exit();
+    }
+    aco_t *co = task->co;
+    task->co = NULL;
+    loop->running = NULL;
+    aco_i_reap(loop, task);
+    aco_task_t *next = next_in_place(loop);
+    loop->spare_co = co;
+    if (next == NULL) {
+        aco_yield();
+    } else {
+        set_running(loop, next);
+        tell_evicted(next);
+        aco_yield_to(next->co);
     }
 }
 
@@ -455,7 +498,9 @@ static inline aco_task_t *switch_to(loop_t *loop, aco_task_t *task)
     }
     task = loop->running; /* may be another one than was resumed */
     loop->running = NULL;
-    if (task->state == TASK_RUNNING) {
+    if (task == NULL) {
+        /* it has ended in place */
+    } else if (task->state == TASK_RUNNING) {
         if (task->co->is_end) {
             aco_i_reap(loop, task);
             retry_starved(loop);

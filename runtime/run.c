@@ -74,6 +74,9 @@ static void end_loop(loop_t *loop)
     aco_stack_pool_t *pool = loop->pool;
     loop->pool = NULL;
     unlock(&all.lock);
+    if (loop->spare_co != NULL) {
+        aco_stack_pool_destroy_co(pool, loop->spare_co);
+    }
     if (pool != NULL) {
         aco_stack_pool_destroy(pool);
     }

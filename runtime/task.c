@@ -147,12 +147,15 @@ READS_RACILY void aco_i_each_task(runtime_t *runtime,
 
 static void enter_task(void)
 {
-    aco_task_t *task = aco_i_loop->running;
-    task->arg = task->fn(task->arg);
-    if (task->locals != NULL) {
-        aco_i_run_destructors(task);
+    loop_t *loop = aco_i_loop;
+    for (;;) {
+        aco_task_t *task = loop->running;
+        task->arg = task->fn(task->arg);
+        if (task->locals != NULL) {
+            aco_i_run_destructors(task);
+        }
+        aco_i_end_in_place(loop, task);
     }
-    aco_exit();
 }
 
 /* The share stack of a loop; NULL with ENOMEM. */
@@ -164,6 +167,24 @@ static aco_share_stack_t *share_stack_of(loop_t *loop)
     return loop->share_stack;
 }
 
+/* A coroutine on a stack of the pool: new, or what a task has left. */
+static aco_t *pooled_co(loop_t *loop)
+{
+    aco_t *co = loop->spare_co;
+    loop->spare_co = NULL;
+    if (co == NULL) {
+        co = aco_stack_pool_try_create_co(loop->pool, loop->main_co, enter_task, NULL);
+#ifndef ACO_CONFIG_SHARE_FPU_MXCSR_ENV
+        if (co != NULL) {
+            loop->control_words = co->reg[ACO_REG_IDX_FPU];
+        }
+    } else {
+        co->reg[ACO_REG_IDX_FPU] = loop->control_words;
+#endif
+    }
+    return co;
+}
+
 /* A coroutine on the stack that the task asked for. */
 static aco_t *new_co(loop_t *loop, aco_task_t *task, aco_share_stack_t *shared)
 {
@@ -172,7 +193,7 @@ static aco_t *new_co(loop_t *loop, aco_task_t *task, aco_share_stack_t *shared)
         return shared == NULL ? NULL : aco_try_create(loop->main_co, shared, 0, enter_task, NULL);
     }
     if (task->stack_sz == 0) {
-        return aco_stack_pool_try_create_co(loop->pool, loop->main_co, enter_task, NULL);
+        return pooled_co(loop);
     }
     aco_share_stack_t *stack = aco_try_share_stack_new2(task->stack_sz, 1);
     aco_t *co = stack == NULL ? NULL : aco_try_create(loop->main_co, stack, 0, enter_task, NULL);
@@ -207,6 +228,9 @@ void aco_i_reset(aco_task_t *task)
 
 static void destroy_co(loop_t *loop, aco_task_t *task)
 {
+    if (task->co == NULL) {
+        return; /* it leaves it to the next task */
+    }
     if (!task->shares_stack && task->stack_sz == 0) {
         aco_stack_pool_destroy_co(loop->pool, task->co);
         return;

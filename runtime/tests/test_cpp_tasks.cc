@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <cfenv>
 #include <limits>
 #include <new>
 #include <thread>
@@ -266,6 +267,30 @@ void small_callables_allocate_nothing()
         CHECK(ct_allocations == before + 1);
         spawn([] { return std::array<void *, 7>{}; }).join();
         CHECK(ct_allocations == before + 2);
+    });
+}
+
+/* A task gets the stack of one that has ended, but nothing else of it. */
+void a_task_begins_as_if_it_were_the_first()
+{
+    aco::run([] {
+        for (int i = 0; i < 3; i++) {
+            aco::task<int> last;
+            for (int k = 0; k < 3; k++) {
+                last = spawn([] {
+                    CHECK(errno == 0 && std::uncaught_exceptions() == 0);
+                    int rounding = std::fegetround();
+                    std::fesetround(FE_UPWARD);
+                    errno = ERANGE;
+                    return rounding;
+                });
+            }
+            int rounding = last.join();
+#ifndef ACO_CONFIG_SHARE_FPU_MXCSR_ENV
+            CHECK(rounding == FE_TONEAREST);
+#endif
+            (void)rounding;
+        }
     });
 }
 
@@ -676,6 +701,7 @@ int main(int argc, char **argv)
         T(tasks_have_ids_names_options),
         T(results_pass_between_threads),
         T(small_callables_allocate_nothing),
+        T(a_task_begins_as_if_it_were_the_first),
         T(a_task_may_wait_while_it_handles_an_exception),
         T(cancelling_ends_waits),
         T(deadlines_end_waits),
