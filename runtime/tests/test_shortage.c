@@ -163,9 +163,9 @@ static void *leaves_it_to(void *arg)
 {
     aco_task_options_t options = {.thread = (int)(intptr_t)arg};
     static shortage_t s;
-    int has_begun = 0;
+    static int has_begun;
     aco_task_t *task;
-    s.ct_ended = 0;
+    s.ct_ended = has_begun = 0;
     CHECK(aco_go_with(&options, ends_the_shortage, &has_begun, &task) == 0);
     while (!__atomic_load_n(&has_begun, __ATOMIC_ACQUIRE)) {
         CHECK(aco_sleep(MS / 10) == 0);
