@@ -130,6 +130,10 @@ static __attribute__((noinline)) int lock_slowly(aco_mutex_t *mutex, aco_task_t 
     self->node.lost_at = 0;
     outcome_t outcome = wait_in(&mutex->waiting, &mutex->lock, self, FOR_MUTEX);
     while (outcome == WAIT_EVENT && __atomic_load_n(&mutex->owner, __ATOMIC_RELAXED) != self) {
+        if (try_lock(mutex, self)) {
+            mutex->is_woken = 0; /* which is its owner's, and of who was woken */
+            return 0;
+        }
         lock(&mutex->lock);
         mutex->is_woken = 0;
         if (try_lock(mutex, self)) {
@@ -157,7 +161,7 @@ int aco_mutex_try_lock(aco_mutex_t *mutex)
 }
 
 /* Of one that others wait for, perhaps. */
-static __attribute__((noinline)) void unlock_slowly(aco_mutex_t *mutex, const aco_task_t *self)
+static inline void unlock_slowly(aco_mutex_t *mutex, const aco_task_t *self)
 {
     lock(&mutex->lock);
     node_t *first = mutex->is_woken ? NULL : aco_i_claim_first(&mutex->waiting, WAIT_EVENT);
