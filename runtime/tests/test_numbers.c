@@ -52,14 +52,14 @@ static void close_all(const int *fds, size_t ct)
 static void *reads_byte(void *arg)
 {
     char byte;
-    CHECK(aco_read(*(int *)arg, &byte, 1) == 1);
+    CHECK(aco_read((int)(intptr_t)arg, &byte, 1) == 1);
     return NULL;
 }
 
 /* Waits for a byte, as a blocking descriptor lets it. */
 static void wait_for_byte(int fds[2])
 {
-    aco_task_t *task = aco_spawn(reads_byte, &fds[0]);
+    aco_task_t *task = aco_spawn(reads_byte, (void *)(intptr_t)fds[0]);
     aco_yield();
     CHECK(write(fds[1], "x", 1) == 1);
     CHECK(aco_join(task, NULL) == 0);
@@ -96,7 +96,7 @@ static void flags_count_from_call_to_call(void **state)
 static void *fails_by_closing(void *arg)
 {
     char byte;
-    CHECK_FAILS(aco_read(*(int *)arg, &byte, 1), EBADF);
+    CHECK_FAILS(aco_read((int)(intptr_t)arg, &byte, 1), EBADF);
     return NULL;
 }
 
@@ -107,10 +107,10 @@ static void *waits_for_a_reused_number(void *arg)
     make_pair(former);
     make_pair(pair);
     number = former[0];
-    aco_task_t *outdated = aco_spawn(fails_by_closing, &number);
+    aco_task_t *outdated = aco_spawn(fails_by_closing, (void *)(intptr_t)number);
     aco_yield();
     CHECK(dup2(pair[0], number) == number); /* and closes the former file */
-    aco_task_t *task = aco_spawn(reads_byte, &number);
+    aco_task_t *task = aco_spawn(reads_byte, (void *)(intptr_t)number);
     aco_yield();
     CHECK(write(pair[1], "x", 1) == 1);
     CHECK(aco_join(task, NULL) == 0);
@@ -123,7 +123,7 @@ static void *waits_for_a_reused_number(void *arg)
 static void *reads_big(void *arg)
 {
     char *bytes = (char *)malloc(BIG);
-    CHECK(aco_read_all(*(int *)arg, bytes, BIG) == (ssize_t)BIG);
+    CHECK(aco_read_all((int)(intptr_t)arg, bytes, BIG) == (ssize_t)BIG);
     free(bytes);
     return NULL;
 }
@@ -137,7 +137,7 @@ static void *writes_to_a_reused_number(void *arg)
     CHECK(aco_write(fds[1], "x", 1) == 1); /* so it is known to be no socket */
     make_pair(pair);
     CHECK(dup2(pair[1], fds[1]) == fds[1]);
-    aco_task_t *task = aco_spawn(reads_big, &pair[0]);
+    aco_task_t *task = aco_spawn(reads_big, (void *)(intptr_t)pair[0]);
     CHECK(aco_write_all(fds[1], bytes, BIG) == (ssize_t)BIG);
     CHECK(aco_join(task, NULL) == 0);
     close_all(fds, 2);
