@@ -77,9 +77,19 @@ static void take(aco_chan_t *chan, void *item)
 }
 
 /* The next of a queue, claimed and told which of its nodes it was; NULL if there is none. */
-static node_t *next_of(queue_t *queue, outcome_t outcome)
+static inline node_t *next_of(queue_t *queue, outcome_t outcome)
 {
-    node_t *node = aco_i_claim_first(queue, outcome);
+    node_t *node = queue->first;
+    if (node == NULL) {
+        return NULL;
+    }
+    int *wait = &node->task->wait;
+    if (is_alone() && __atomic_load_n(wait, __ATOMIC_RELAXED) == WAIT_OPEN) {
+        dequeue(node);
+        __atomic_store_n(wait, (int)outcome, __ATOMIC_RELAXED); /* as aco_i_claim() would */
+    } else {
+        node = aco_i_claim_first(queue, outcome);
+    }
     if (node != NULL) {
         node->task->selected = node->kind;
     }
@@ -88,7 +98,8 @@ static node_t *next_of(queue_t *queue, outcome_t outcome)
 
 /* Both are called with the lock of the channel. What they set `ready` to is made ready after that
  * is released. */
-static progress_t send_at_once(aco_chan_t *chan, const void *item, aco_task_t **ready)
+static inline __attribute__((always_inline)) progress_t
+send_at_once(aco_chan_t *chan, const void *item, aco_task_t **ready)
 {
     if (chan->is_closed) {
         return CLOSED;
@@ -106,7 +117,8 @@ static progress_t send_at_once(aco_chan_t *chan, const void *item, aco_task_t **
     return DONE;
 }
 
-static progress_t receive_at_once(aco_chan_t *chan, void *item, aco_task_t **ready)
+static inline __attribute__((always_inline)) progress_t
+receive_at_once(aco_chan_t *chan, void *item, aco_task_t **ready)
 {
     if (chan->ct != 0) {
         take(chan, item);
@@ -222,7 +234,9 @@ static __attribute__((noinline, cold)) ACO_NORETURN void fail(int call)
                     "returned, and where an item is");
 }
 
-static inline int pass(aco_chan_t *chan, void *item, int is_send, int may_wait)
+/* Not inlined, so that senders and receivers that switch to each other have the same callers up to
+ * here: processors predict returns by a stack of their own, which no switch changes. */
+static __attribute__((noinline)) int pass(aco_chan_t *chan, void *item, int is_send, int may_wait)
 {
     aco_task_t *ready = NULL;
     if (__builtin_expect(chan == NULL || (item == NULL && chan->item_sz != 0), 0)) {

@@ -283,7 +283,8 @@ struct aco_task_s {
     char starts_later; /* it has a timer before it has a stack */
     int ct_shields;
     int64_t deadline; /* of a thread, 0: none */
-    size_t timer;     /* place in the heap; 0: none is set */
+    uint32_t timer;   /* place in the heap; 0: none is set */
+    int fd;           /* a descriptor that it waits for */
     union {
         struct {
             node_t node;
@@ -292,7 +293,6 @@ struct aco_task_s {
         };
         char storage[ACO_I_STORAGE_SZ]; /* while it has no wait: see aco_bindings.h */
     };
-    int fd; /* a descriptor that it waits for */
     void *(*fn)(void *);
     void *arg; /* and its result */
     const char *name;
@@ -303,12 +303,12 @@ struct aco_task_s {
     void (*discard)(void *storage, void *result); /* of a task that was detached */
     char has_ended;
     char is_detached;
-    lock_t lock;        /* of what stands between `joiner` and here */
+    lock_t lock; /* of what stands between `joiner` and here */
+    unsigned ct_locals;
     aco_group_t *group; /* that it belongs to */
     aco_task_t *group_next, *group_prev;
     aco_group_t *groups; /* that it made */
     void **locals;
-    size_t ct_locals;
 };
 
 /* ==== Loops ================================================================================== */
@@ -486,7 +486,18 @@ static inline aco_task_t *aco_i_self(void)
     return loop != NULL && loop->running != NULL ? loop->running : &aco_i_thread_task;
 }
 /* Opens the wait of the running task. */
-SHARED void aco_i_open_wait(aco_task_t *task, reason_t reason);
+static inline void aco_i_open_wait(aco_task_t *task, reason_t reason)
+{
+    int wait = (reason == FOR_PARK ? WAIT_PARKED : WAIT_OPEN) + (task->ct_shields != 0);
+    task->reason = reason;
+    task->is_woken = 0;
+    if (is_alone()) {
+        __atomic_store_n(&task->wait, wait, __ATOMIC_RELAXED);
+        __atomic_signal_fence(__ATOMIC_SEQ_CST); /* a handler's aco_unpark() */
+    } else {
+        __atomic_store_n(&task->wait, wait, __ATOMIC_SEQ_CST); /* before is_cancelled is read */
+    }
+}
 /* Closes it again, unless something has claimed it: then it must be waited for. Whether it did. */
 SHARED int aco_i_close_wait(aco_task_t *task);
 /* Waits until it has ended. */

@@ -88,7 +88,7 @@ static inline aco_task_t *pop_ready(loop_t *loop)
 
 /* Keeps a task for which there is no stack until another task has ended, or started, or for some
  * time: the shortage may be that of other threads. */
-static void push_starved(loop_t *loop, aco_task_t *task)
+static __attribute__((noinline, cold)) void push_starved(loop_t *loop, aco_task_t *task)
 {
     task->next = NULL;
     *(loop->first_starved != NULL ? &loop->last_starved->next : &loop->first_starved) = task;
@@ -96,14 +96,19 @@ static void push_starved(loop_t *loop, aco_task_t *task)
     loop->retry_at = aco_i_clock() + STARVED_RETRY;
 }
 
-/* Lets the first of these try again. */
-static void retry_starved(loop_t *loop)
+static __attribute__((noinline, cold)) void do_retry(loop_t *loop)
 {
     aco_task_t *task = loop->first_starved;
-    if (task != NULL) {
-        loop->first_starved = task->next;
-        loop->retry_at = loop->now + STARVED_RETRY; /* for the next one */
-        push_ready(loop, task);
+    loop->first_starved = task->next;
+    loop->retry_at = loop->now + STARVED_RETRY; /* for the next one */
+    push_ready(loop, task);
+}
+
+/* Lets the first of these try again. */
+static inline void retry_starved(loop_t *loop)
+{
+    if (aco_unlikely(loop->first_starved != NULL)) {
+        do_retry(loop);
     }
 }
 
@@ -118,19 +123,6 @@ static inline void set_running(loop_t *loop, aco_task_t *task)
 }
 
 /* ==== Waits ================================================================================== */
-
-void aco_i_open_wait(aco_task_t *task, reason_t reason)
-{
-    int wait = (reason == FOR_PARK ? WAIT_PARKED : WAIT_OPEN) + (task->ct_shields != 0);
-    task->reason = reason;
-    task->is_woken = 0;
-    if (is_alone()) {
-        __atomic_store_n(&task->wait, wait, __ATOMIC_RELAXED);
-        __atomic_signal_fence(__ATOMIC_SEQ_CST); /* a handler's aco_unpark() */
-    } else {
-        __atomic_store_n(&task->wait, wait, __ATOMIC_SEQ_CST); /* before is_cancelled is read */
-    }
-}
 
 /* Whether `wait` of a task was `from` and is `to` now. Only those that are parked are changed by
  * signal handlers. */
@@ -260,7 +252,8 @@ static void sleep_as_thread(aco_task_t *task)
             FUTEX_BITSET_MATCH_ANY);
 }
 
-static outcome_t wait_as_thread(aco_task_t *task)
+/* Not inlined, so that the frames of tasks that wait are small. */
+static __attribute__((noinline, cold)) outcome_t wait_as_thread(aco_task_t *task)
 {
     if (aco_i_loop != NULL) {
         aco_i_misuse_of("a call that waits",
@@ -518,7 +511,7 @@ static inline aco_task_t *switch_to(loop_t *loop, aco_task_t *task)
 /* 0: there is no stack for the task. */
 static int start_task(loop_t *loop, aco_task_t *task)
 {
-    if (aco_i_start(loop, task, NULL) != 0) {
+    if (aco_unlikely(aco_i_start(loop, task, NULL) != 0)) {
         push_starved(loop, task);
         loop->switches_left--;
         return 0;
@@ -531,7 +524,7 @@ static int start_task(loop_t *loop, aco_task_t *task)
  * of their own, which a switch does not change. */
 static inline __attribute__((always_inline)) void run_task(loop_t *loop, aco_task_t *task)
 {
-    if (task->co == NULL && !start_task(loop, task)) {
+    if (task->co == NULL && aco_unlikely(!start_task(loop, task))) {
         return;
     }
     while ((task = switch_to(loop, task)) != NULL) {

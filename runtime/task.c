@@ -639,7 +639,7 @@ static int grow_locals(aco_task_t *task, size_t ct)
     }
     aco_i_release(task->locals);
     task->locals = locals;
-    task->ct_locals = ct;
+    task->ct_locals = (unsigned)ct;
     return 0;
 }
 

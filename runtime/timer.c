@@ -20,7 +20,7 @@ static inline size_t parent_of(size_t i)
 static inline void put_at(loop_t *loop, size_t i, aco_i_timer_t timer)
 {
     loop->timers[i] = timer;
-    timer.task->timer = i;
+    timer.task->timer = (uint32_t)i;
 }
 
 static void move_up(loop_t *loop, size_t i, aco_i_timer_t timer)
@@ -55,6 +55,9 @@ int aco_i_reserve_timers(loop_t *loop, size_t ct)
 {
     if (ct < loop->timers_sz) {
         return 0;
+    }
+    if (ct > UINT32_MAX) {
+        return -1;
     }
     size_t sz = loop->timers_sz < 64 ? 64 : 2 * loop->timers_sz;
     aco_i_timer_t *timers = (aco_i_timer_t *)aco_i_allocate(sz * sizeof(*timers));
