@@ -6,8 +6,14 @@
  * itself runs on the thread's own stack: it starts tasks, reaps them, and looks outside, at its
  * inbox, its timers and its descriptors, when no task is ready and else after every 64 switches.
  */
+/* What the core's inline functions call for a coroutine that does not own its share stack is here
+ * told of before, so that all other switches pay nothing for the probe of evictions. */
+#define aco_i_acquire aco_i_acquire_told
+#define aco_i_ferry aco_i_ferry_told
 #include "internal.h"
 #include "probes.h"
+#undef aco_i_acquire
+#undef aco_i_ferry
 
 #include <errno.h>
 #include <limits.h>
@@ -286,12 +292,28 @@ static inline aco_task_t *next_in_place(loop_t *loop)
                : NULL;
 }
 
-/* Of a task that goes on: that its frames were saved out meanwhile, and are copied back now. */
-static inline void tell_evicted(const aco_task_t *task)
+void aco_i_acquire(aco_t *co);
+aco_t *aco_i_ferry(aco_t *co);
+
+static inline void tell_evicted(const aco_t *co)
 {
-    if (!task->co->is_owner) {
-        ACO_I_PROBE(evict, task, task->co->save_stack.valid_sz);
+    size_t sz = co->save_stack.valid_sz;
+    const loop_t *loop = sz != 0 ? aco_i_loop : NULL;
+    if (loop != NULL && loop->running != NULL) { /* not in a child after fork() */
+        ACO_I_PROBE(evict, loop->running, sz);
     }
+}
+
+HIDDEN void aco_i_acquire_told(aco_t *co)
+{
+    tell_evicted(co);
+    aco_i_acquire(co);
+}
+
+HIDDEN aco_t *aco_i_ferry_told(aco_t *co)
+{
+    tell_evicted(co);
+    return aco_i_ferry(co);
 }
 
 /* To ThreadSanitizer, a coroutine is a thread, and while one is left, it lets no child after fork()
@@ -325,7 +347,6 @@ void aco_i_end_in_place(loop_t *loop, aco_task_t *task)
         aco_yield();
     } else {
         set_running(loop, next);
-        tell_evicted(next);
         aco_yield_to(next->co);
     }
 }
@@ -343,8 +364,7 @@ static __attribute__((noinline)) void resume_inner(loop_t *loop, aco_t *co)
 {
     for (aco_t *outer = co; outer != loop->main_co; outer = outer->main_co) {
         if (!outer->is_owner) {
-            ACO_I_PROBE(evict, loop->running, outer->save_stack.valid_sz);
-            aco_i_acquire(outer);
+            aco_i_acquire_told(outer);
         }
     }
     aco_t *main_co = loop->main_co;
@@ -369,7 +389,6 @@ static inline void switch_away(loop_t *loop, aco_task_t *task)
         aco_yield();
     } else if (next != task) {
         set_running(loop, next);
-        tell_evicted(next);
         aco_yield_to(next->co);
     } else {
         set_running(loop, next); /* its wait has ended already */
@@ -484,7 +503,6 @@ static inline aco_task_t *switch_to(loop_t *loop, aco_task_t *task)
 {
     set_running(loop, task);
     if (task->suspended == task->co) {
-        tell_evicted(task);
         aco_resume(task->co);
     } else {
         resume_inner(loop, task->suspended);
