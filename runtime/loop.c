@@ -497,9 +497,13 @@ static __attribute__((noinline)) aco_task_t *next_resumed(loop_t *loop)
     return next;
 }
 
+/* Of functions that must not return between switches: processors predict returns by a stack of their
+ * own, which a switch does not change. */
+#define INLINE inline __attribute__((always_inline))
+
 /* Switches to a task. When that is suspended or ends, returns the one that goes on: which it has
  * resumed, or which has resumed it; or NULL. */
-static inline aco_task_t *switch_to(loop_t *loop, aco_task_t *task)
+static INLINE aco_task_t *switch_to(loop_t *loop, aco_task_t *task)
 {
     set_running(loop, task);
     if (task->suspended == task->co) {
@@ -538,9 +542,7 @@ static int start_task(loop_t *loop, aco_task_t *task)
     return 1;
 }
 
-/* It is inline for no function to return between switches: processors predict returns by a stack
- * of their own, which a switch does not change. */
-static inline __attribute__((always_inline)) void run_task(loop_t *loop, aco_task_t *task)
+static INLINE void run_task(loop_t *loop, aco_task_t *task)
 {
     if (task->co == NULL && aco_unlikely(!start_task(loop, task))) {
         return;
@@ -727,6 +729,7 @@ static void choose_sample(loop_t *loop, const aco_task_t *last_before)
 static __attribute__((noinline)) void run_seen(loop_t *loop, const aco_task_t *last_before)
 {
     unsigned ct = SWITCHES_A_TURN;
+    int is_due = loop->trace != NULL || loop->first_ready == NULL; /* timers are next */
     choose_sample(loop, last_before);
     if (loop->trace != NULL) {
         aco_i_trace_look(loop, last_before);
@@ -747,8 +750,7 @@ static __attribute__((noinline)) void run_seen(loop_t *loop, const aco_task_t *l
         }
         ct--;
     }
-    int is_due = loop->trace != NULL || loop->sampled != NULL || ct == SWITCHES_A_TURN;
-    loop->seen_at = is_due ? 0 : loop->now + SAMPLE_RETRY;
+    loop->seen_at = is_due || loop->sampled != NULL ? 0 : loop->now + SAMPLE_RETRY;
     loop->switches_left = ct;
 }
 
