@@ -128,6 +128,7 @@ $(printf './usr/include/%s\n' "${headers[@]##*/}" "${cxx_headers[@]#runtime/}")
 ./usr/lib64/libaco.so.$VERSION
 ./usr/lib64/pkgconfig/aco.pc
 ./usr/share/aco/aco.py
+./usr/share/aco/aco_tasks.py
 $(printf './usr/share/aco/trace/%s.bt\n' evictions waits wakes)
 ./usr/share/gdb/auto-load/usr/lib64/libaco.so.$VERSION-gdb.py
 ./usr/share/man/man7/aco.7

@@ -75,7 +75,7 @@ commands_in() {
         [[ $text =~ ^([A-Z_]+=(\'[^\']*\'|[^ ]*) )*([^ ]+)( .*)?$ ]] || continue
         program=${BASH_REMATCH[3]} arguments=${BASH_REMATCH[4]}
         case $program in
-        info | aco) [[ $text == "aco "[!bf]* || -z $arguments ]] || echo "(gdb) $text" ;;
+        info | aco) [[ $text == "aco "[!abfw]* || -z $arguments ]] || echo "(gdb) $text" ;;
         output/*) ;;
         */test_*.sh) [[ -f $program ]] || echo "$text" ;;
         */*.sh) echo "$text" ;;

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Coroutines of aco in gdb: `info aco`, `info aco tasks`, `aco bt`, `aco frame`; see README.md. Load
-it with `gdb -x aco.py` or `source aco.py`. Relies on gdb 13 or later with Python, and on debug
-information about aco_t. Works alike on a live process and on a core file, since it writes to
-neither:
+Coroutines of aco in gdb: `info aco`, `aco bt`, `aco frame`; see README.md. Load it with
+`gdb -x aco.py` or `source aco.py`. Relies on gdb 13 or later with Python, and on debug information
+about aco_t. Works alike on a live process and on a core file, since it writes to neither:
 
 - The registers of a suspended coroutine come from an unwinder that, as long as there is a view,
   lets the thread's innermost real frame have been called from where the coroutine is suspended.
@@ -14,10 +13,12 @@ neither:
 from __future__ import annotations
 
 import contextlib
+import importlib
 import itertools
 import os
 import re
 import struct
+import sys
 import tempfile
 from collections.abc import Iterator
 from typing import Any, NamedTuple, NoReturn
@@ -455,9 +456,10 @@ class Thread:
 
 
 class Listing:
-    """All coroutines of all threads of the inferior, numbered from 1."""
+    """All coroutines of all threads of the inferior, numbered from 1. A short one has no more than
+    what is found without the lists."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_short: bool = False) -> None:
         try:
             gdb.lookup_type("aco_t")
         except gdb.error:
@@ -466,6 +468,7 @@ class Listing:
         if running is None:
             fail("no variable aco_gtls_co: the program has no libaco in it, or no symbols")
         self.has_list = newest is not None
+        newest = None if is_short else newest
         threads = sorted(gdb.selected_inferior().threads(), key=lambda thread: thread.num)
         self.threads = [Thread(thread, running, newest) for thread in threads if thread.is_valid()]
         self.coroutines = [co for thread in self.threads for co in thread.coroutines.values()]
@@ -518,50 +521,6 @@ def row_of(co: Coroutine) -> tuple[str, ...]:
             stack, co.live_bytes(), where)
 
 
-def find_tasks() -> Iterator[gdb.Value]:
-    """The tasks of all runtimes of the process, which are in a list in run.c."""
-    try:
-        runtime_type = gdb.lookup_type("struct runtime_s")
-    except gdb.error:
-        fail("no runtime, or no debug information about it: compile runtime/*.c with -g")
-    lists = [symbol.value() for symbol in gdb.lookup_static_symbols("all")]
-    for found in lists:
-        is_ours = found.type.code == gdb.TYPE_CODE_STRUCT and found.type.has_key("first") and \
-            found["first"].type == runtime_type.pointer()
-        runtime = found["first"] if is_ours else None
-        while runtime is not None and int(runtime):
-            chunk = runtime["chunks"]
-            while int(chunk):
-                first, last = chunk["tasks"].type.range()
-                tasks = (chunk["tasks"][i] for i in range(first, last + 1))
-                yield from (task for task in tasks
-                            if word_of(task, "state") not in ("free", "ended"))
-                chunk = chunk["next"]
-            runtime = runtime["next"]
-
-
-def word_of(task: gdb.Value, field: str) -> str:
-    """What a field says that holds one of `field`_t, as TASK_NEW or FOR_INPUT."""
-    name = str(task[field].cast(gdb.lookup_type(field + "_t")))
-    return name.partition("_")[2].lower().replace("_", " ")
-
-
-def task_row(task: gdb.Value, listing: Listing) -> tuple[str, ...]:
-    state, name = word_of(task, "state"), "-"
-    reason = word_of(task, "reason") if state == "waiting" else "-"
-    if reason in ("input", "output"):
-        reason += f" of {int(task['fd'])}"
-    try:
-        name = task["name"].string() if int(task["name"]) else function_at(int(task["fn"]))
-        co = listing.find(str(int(task["suspended"]))) if int(task["co"]) else None
-        where = co.where() if co else "-"
-    except gdb.error as error:
-        co, where = None, "? " + one_line(error)
-    thread = str(co.thread.num) if co else "-"
-    return (str(int(task["id"])), thread, state, name, reason,
-            f"{co.address:#x}" if co else "-", where)
-
-
 class Command(gdb.Command):
     """A command whose failures are one line."""
 
@@ -600,28 +559,8 @@ function; its share stack (address and bytes); the bytes of its frames; where it
                 print(HINT)
 
 
-class InfoAcoTasks(Command):
-    """List the tasks of the runtime that have not ended.
-One line each: its id, its thread, or - before its start; its state; its name, or else its entry
-function; what it waits for; the address of its coroutine, for aco bt and aco frame; where it is."""
-
-    def __init__(self) -> None:
-        super().__init__("info aco tasks", gdb.COMMAND_STATUS)
-
-    def run(self, _words: str) -> None:
-        with no_view():
-            listing = Listing()
-            rows = [task_row(task, listing) for task in find_tasks()]
-            if rows:
-                print_table([("Id", "Thread", "State", "Name", "Waits for", "Coroutine", "Where"),
-                             *rows])
-            else:
-                print("No tasks.")
-            listing.print_notes()
-
-
 class Aco(gdb.Command):
-    """Look at a coroutine: aco bt, aco frame."""
+    """Look at coroutines and tasks: aco bt, aco frame, aco where, aco apply all bt."""
 
     def __init__(self) -> None:
         super().__init__("aco", gdb.COMMAND_STACK, prefix=True)
@@ -706,7 +645,12 @@ gdb.frame_filters[frame_filter.name] = frame_filter
 gdb.events.cont.connect(take_back)
 gdb.events.exited.connect(take_back)
 InfoAco()
-InfoAcoTasks()
 Aco()
 AcoBt()
 AcoFrame()
+
+# The commands about tasks import this file, which gdb has run as the main program.
+sys.modules["aco"] = sys.modules[__name__]
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+sys.modules.pop("aco_tasks", None)
+importlib.import_module("aco_tasks")

@@ -124,7 +124,8 @@ check_switcher() {
 }
 
 LOOK=("info aco" "aco bt 2 full" "aco bt 9 full" "aco bt 11 full" "aco bt 3 full" "aco bt 10 full"
-    "aco bt 1" "aco bt 7" "aco bt 6" "aco bt all" "aco bt worlds[0].in_place full"
+    "aco bt 1" "aco bt 7" "aco bt 6" "aco bt all" "aco where" "aco where 10 full" "aco apply all bt"
+    "aco bt worlds[0].in_place full"
     "info symbol worlds[0].in_place->fp"
     "show backtrace past-main" "bt" "thread" "aco frame 4" "up 2" "up 3" "info locals" "bt" "info aco"
     "aco bt 7" "frame" "aco frame" "bt" "aco frame 9" "aco frame 6" "aco frame 11" "bt" "aco frame"
@@ -148,6 +149,13 @@ check_look() {
     says "aco bt all" "running, entry runner $OWN_FRAMES"
     [[ $(words_of "aco bt all" | grep -cE "^aco [0-9]+, $HEX: thread [12], ") == 14 ]] ||
         wrong "aco bt all has not 14 coroutines"
+    says "aco where" "^aco 7, $HEX: thread 1, running, entry runner $OWN_FRAMES"
+    check_switcher "aco where 10 full" 12 "aco 10, $HEX: thread 2, yielded"
+    says "aco apply all bt" " aco 2, $HEX: thread 1, saved, entry worker, and 1 like it: 9 #0 [^.]*"
+    says "aco apply all bt" " aco 4, $HEX: thread 1, yielded, entry worker, and 1 like it: 11 #0 "
+    says "aco apply all bt" " aco 7, $HEX: thread 1, running, entry runner $OWN_FRAMES"
+    [[ $(words_of "aco apply all bt" | grep -c "^aco [0-9]") == 12 ]] ||
+        wrong "aco apply all bt has not 12 groups"
     check_selection
 }
 
@@ -316,21 +324,60 @@ look_at_tasks() {
     # The kernel writes the core file: that of gdb lacks stacks with guards of MADV_GUARD_INSTALL.
     (cd "$TMP" && ulimit -c unlimited && "$SAMPLE" abort 2>/dev/null) || true
     for WHAT in "tasks of a process" "tasks in a core file"; do
-        DEBUGGEE=("$SAMPLE") commands=("tbreak stop_here" "run" "info aco tasks")
+        DEBUGGEE=("$SAMPLE") commands=()
         if [[ $WHAT == *core* ]]; then
             [[ -e $TMP/core ]] || break
-            DEBUGGEE+=("$TMP/core") commands=("info aco tasks")
+            DEBUGGEE+=("$TMP/core")
+        else
+            commands=("tbreak stop_here" "run")
         fi
-        ask "${commands[@]}"
-        for row in "1 1 running first - $HEX (stop_here at|0x)" \
-            "2 1 waiting reads input of [0-9]+ $HEX reads at gdb_sample.c:[0-9]+" \
-            "4 1 waiting locker mutex $HEX locks at gdb_sample.c:[0-9]+" \
-            "5 1 waiting sleeps sleep $HEX sleeps at gdb_sample.c:[0-9]+" \
-            "6 - ready never_starts - - -$"; do
-            says "info aco tasks" " $row"
-        done
+        ask "${commands[@]}" "info aco tasks" "info aco tasks all" "aco where" "aco where 4" \
+            "aco where 6 full" "aco where 99" "aco apply all bt" "aco apply all" "thread"
+        check_tasks
         echo "$WHAT: listed"
     done
+    look_at_damage
+}
+
+check_tasks() {
+    local row waits="waiting locker mutex $HEX locks at gdb_sample.c:[0-9]+" run=".*stop_here"
+    [[ $WHAT != *core* ]] || run=".*first \\(arg="
+    for row in "1 1 1 running first - $HEX (stop_here at|0x|[a-z_]+)" "2 3 1 $waits 4" \
+        "1 2 1 waiting reads input of [0-9]+ $HEX reads at gdb_sample.c:[0-9]+" \
+        "1 5 1 waiting sleeps sleep $HEX sleeps at gdb_sample.c:[0-9]+" \
+        "1 6 1 waiting resumes sleep $HEX generates at gdb_sample.c:[0-9]+" \
+        "1 7 - ready never_starts - - -$"; do
+        says "info aco tasks" " $row"
+    done
+    says "info aco tasks all" " 3 1 $waits 4 1 $waits 5 1 waiting sleeps "
+    says "aco where" "^task 1, first: running #0 $run"
+    says "aco where 4" "^task 4, locker: waiting for mutex #0 .* aco_mutex_lock .* locks .* enter_task "
+    says "aco where 6 full" "^task 6, resumes: waiting for sleep #0 .* aco_sleep .* generates .* resumed by #0 .* resumes .* co = "
+    says "aco where 99" "^aco: there is no coroutine 99: "
+    says "aco apply all bt" "^task 1, first: running #0 $run"
+    says "aco apply all bt" " task 3, locker: waiting for mutex, and 1 like it: 4 #0 .* locks "
+    says "aco apply all bt" " task 7, never_starts: ready no frames$"
+    says "aco apply all" "^aco: aco apply is for one command: aco apply all bt$"
+    says "thread" "^\\[Current thread is 1 "
+}
+
+# The list goes on where a task, its coroutine or its stack can't be read, or makes no sense.
+look_at_damage() {
+    WHAT="tasks whose data are broken" DEBUGGEE=("$SAMPLE")
+    ask "tbreak stop_here" "run" "up" \
+        "set var aco_i_loop->running->runtime->chunks->tasks[1].suspended = 0x10" \
+        "set var aco_i_loop->running->runtime->chunks->tasks[2].co->reg[1] = 0x10" \
+        "set var aco_i_loop->running->runtime->chunks->tasks[3].name = 0x10" \
+        "set var aco_i_loop->running->runtime->chunks->tasks[4].state = 77" \
+        "set var aco_i_loop->running->runtime->chunks->next = aco_i_loop->running->runtime->chunks" \
+        "info aco tasks" "aco apply all bt"
+    says "info aco tasks" " 1 2 1 waiting reads input of [0-9]+ 0x10 \\? Cannot access memory "
+    says "info aco tasks" " 1 3 1 waiting locker mutex $HEX broken: reg\\[SP\\] is not within "
+    says "info aco tasks" " 1 4 1 waiting \\? Cannot access memory at address 0x10 mutex $HEX locks at"
+    says "info aco tasks" " 1 6 1 waiting resumes "
+    says "aco apply all bt" " task 6, resumes: "
+    [[ $(words_of "info aco tasks") != *sleeps* ]] || wrong "a state that there is not"
+    echo "$WHAT: told"
 }
 
 # Only the program has debug information, and the symbols have a configuration in their names.
