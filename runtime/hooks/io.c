@@ -252,6 +252,15 @@ static int knows_flag(int fd, mode_t kind)
            (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &sz) == 0 && domain == AF_UNIX);
 }
 
+/* When the timeout of a socket ends the wait for an end. */
+static int64_t end_of_wait(int fd, int is_output)
+{
+    fd_t *entry = aco_i_fd(fd);
+    int64_t patience = entry == NULL ? NO_DEADLINE
+                                     : aco_i_patience(fd, entry, is_output ? EPOLLOUT : EPOLLIN);
+    return patience == NO_DEADLINE ? NO_DEADLINE : aco_i_after(patience);
+}
+
 /* Looks at both ends; 0: they are none that splice() waits for. */
 static int look_at_ends(splice_t *s)
 {
@@ -265,6 +274,10 @@ static int look_at_ends(splice_t *s)
         s->kinds[i] = status.st_mode & S_IFMT;
         s->is_patient[i] = (flags & O_NONBLOCK) == 0 && ((s->flags & SPLICE_F_NONBLOCK) == 0 ||
                                                          !knows_flag(s->fds[i].fd, s->kinds[i]));
+        if (s->kinds[i] == S_IFSOCK && s->is_patient[i]) {
+            int64_t until = end_of_wait(s->fds[i].fd, i);
+            s->until = until < s->until ? until : s->until;
+        }
         if (s->kinds[i] == 0 || (s->kinds[i] == S_IFIFO && s->offsets[i] != NULL)) {
             return 0;
         }
@@ -318,7 +331,10 @@ static ssize_t splice_in_task(const splice_t *s, size_t sz)
     size_t done = 0;
     do {
         size_t part = is_socket && sz - done > SPLICE_CHUNK ? SPLICE_CHUNK : sz - done;
-        ssize_t result = wait_for_ends(s) != 0 ? -1 : move(s, part, SPLICE_F_NONBLOCK);
+        if (wait_for_ends(s) != 0) {
+            return done != 0 ? (ssize_t)done : -1;
+        }
+        ssize_t result = move(s, part, SPLICE_F_NONBLOCK);
         if (result < 0 && errno == EAGAIN && done == 0 && s->is_patient[0] && s->is_patient[1]) {
             aco_yield(); /* another task was first */
             continue;
