@@ -9,7 +9,7 @@
  * the same state. Where a call blocks, a partner writes, reads or closes at the other end, each time
  * when the caller has begun to wait; how often it has to is compared, too.
  */
-#include "random_calls.h"
+#include "random_opens.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -358,6 +358,25 @@ static void call(end_t *end, size_t i, outcome_of_step_t *o)
     }
 }
 
+enum { ACCEPT, CONNECT, OPEN, REPLACE, FORK, CT_OTHERS };
+
+/* A step with descriptors of its own, or with an end as a whole. */
+static void other_call(end_t *end, size_t which, outcome_of_step_t *o)
+{
+    static const char *const names[] = {"accept", "connect", "open", "dup2", "fork"};
+    seen_t seen = {0, 0};
+    what_happens = names[which];
+    errno = 0;
+    o->result = which == ACCEPT    ? accepts(&seen)
+                : which == CONNECT ? makes_connection(&seen)
+                : which == OPEN    ? opens(&seen)
+                : which == REPLACE ? replaces(end, &seen)
+                                   : forks(end, &seen);
+    o->error = errno;
+    o->more = seen.more;
+    o->flags = seen.flags;
+}
+
 static void step(long number, outcome_of_step_t *o)
 {
     stream_t *stream = &streams[random_below(CT_STREAMS)];
@@ -373,10 +392,12 @@ static void step(long number, outcome_of_step_t *o)
         close_stream(stream);
         return;
     }
-    size_t what = random_below(ARRAY_SZ(calls) + 4);
+    size_t what = random_below(ARRAY_SZ(calls) + 4 + CT_OTHERS);
     what_happens = what < ARRAY_SZ(calls) ? calls[what].name : "change";
     if (what < ARRAY_SZ(calls)) {
         call(end, what, o);
+    } else if (what >= ARRAY_SZ(calls) + 4) {
+        other_call(end, what - ARRAY_SZ(calls) - 4, o);
     } else {
         o->result = change(stream, end, what - ARRAY_SZ(calls));
         o->flags = fcntl(end->fd, F_GETFL);

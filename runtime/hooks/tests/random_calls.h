@@ -474,19 +474,25 @@ static void *helps(void *arg)
     return NULL;
 }
 
-static void before_call(partner_t *p)
+/* `fn(arg)` is the partner. */
+static void before_call_by(partner_t *p, void *(*fn)(void *), void *arg)
 {
     if (!p->is_needed) {
         return;
     }
     if (is_task) {
         p->caller = aco_self();
-        p->task = aco_spawn(helps, p);
+        p->task = aco_spawn(fn, arg);
         CHECK(p->task != NULL);
     } else {
         p->tid = (pid_t)syscall(SYS_gettid);
-        CHECK(pthread_create(&p->thread, NULL, helps, p) == 0);
+        CHECK(pthread_create(&p->thread, NULL, fn, arg) == 0);
     }
+}
+
+static void before_call(partner_t *p)
+{
+    before_call_by(p, helps, p);
 }
 
 static void after_call(partner_t *p)
