@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Steps of random_calls.c that make descriptors or replace them, and children: each with descriptors
- * of its own, of which nothing is left. A call that blocks has a helper, which comes again and again
- * until the call has returned.
+ * Steps of random_calls.c that make descriptors or replace them, and children: each with
+ * descriptors of its own, of which nothing is left. A call that blocks has a helper, which comes
+ * again and again until the call has returned.
  */
 #ifndef ACO_RANDOM_OPENS_H
 #define ACO_RANDOM_OPENS_H
