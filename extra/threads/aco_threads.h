@@ -47,7 +47,8 @@ void aco_attach(aco_t *co, aco_t *main_co);
  * on another thread
  *   - yields by aco_movable_yield(), never by aco_yield(), aco_yield_to() or aco_yield_value(),
  *   - gets the running coroutine by aco_movable_co(),
- *   - uses other thread-locals, errno and pthread_self() only in noinline functions that it calls;
+ *   - uses other thread-locals, errno, pthread_self() and aco_exit() only in noinline functions
+ *     that it calls;
  * or, on x86, the library is compiled with -ftls-model=initial-exec, where it may be loaded so.
  */
 void aco_movable_yield(void);
