@@ -79,23 +79,23 @@ static void make_all_ready(aco_task_t *first)
  */
 #define PATIENCE 1000u /* in units of 1024 ns */
 
-/* About the present time, never 0. */
-static uintptr_t moment_for(const aco_task_t *self)
+/* The present time, never 0. That of a loop would stand still while a task computes. */
+static uintptr_t present(void)
 {
-    return (uintptr_t)((self->loop != NULL ? self->loop->now : aco_i_clock()) >> 10) | 1;
+    return (uintptr_t)(aco_i_clock() >> 10) | 1;
 }
 
-/* Whether the first of a queue is to be given what `self` unlocks. */
-static int is_impatient(const node_t *node, const aco_task_t *self)
+/* Whether the first of a queue is to be given what is unlocked. */
+static int is_impatient(const node_t *node)
 {
-    return node->lost_at != 0 && (intptr_t)(moment_for(self) - node->lost_at) >= (intptr_t)PATIENCE;
+    return node->lost_at != 0 && (intptr_t)(present() - node->lost_at) >= (intptr_t)PATIENCE;
 }
 
 /* After a lock was lost to others: waits for it at the front of the queue, as wait_in_place(). */
 static outcome_t wait_again(queue_t *queue, lock_t *queue_lock, aco_task_t *self, reason_t reason)
 {
     if (self->node.lost_at == 0) {
-        self->node.lost_at = moment_for(self);
+        self->node.lost_at = present();
     }
     enqueue_first(queue, &self->node);
     return wait_in_place(self, queue_lock, reason);
@@ -161,12 +161,12 @@ int aco_mutex_try_lock(aco_mutex_t *mutex)
 }
 
 /* Of one that others wait for, perhaps. */
-static inline void unlock_slowly(aco_mutex_t *mutex, const aco_task_t *self)
+static inline void unlock_slowly(aco_mutex_t *mutex)
 {
     lock(&mutex->lock);
     node_t *first = mutex->is_woken ? NULL : aco_i_claim_first(&mutex->waiting, WAIT_EVENT);
     aco_task_t *task = first != NULL ? first->task : NULL;
-    aco_task_t *owner = first != NULL && is_impatient(first, self) ? task : NULL;
+    aco_task_t *owner = first != NULL && is_impatient(first) ? task : NULL;
     mutex->is_woken |= owner != task;
     __atomic_store_n(&mutex->owner, owner, __ATOMIC_RELEASE);
     unlock(&mutex->lock);
@@ -186,7 +186,7 @@ int aco_mutex_unlock(aco_mutex_t *mutex)
     if (is_alone() && mutex->waiting.first == NULL) {
         mutex->owner = NULL;
     } else {
-        unlock_slowly(mutex, self);
+        unlock_slowly(mutex);
     }
     return 0;
 }
@@ -209,7 +209,7 @@ static void let_in(aco_rwlock_t *rwlock, aco_task_t *task, size_t kind)
 
 /* Wakes whoever could enter from the head of the queue: a writer, or readers; unless some who were
  * woken have not tried yet. The lock is held. Returns them as a list. */
-static aco_task_t *wake_first(aco_rwlock_t *rwlock, const aco_task_t *self)
+static aco_task_t *wake_first(aco_rwlock_t *rwlock)
 {
     aco_task_t *first = NULL, **link = &first;
     size_t kind = READER;
@@ -222,7 +222,7 @@ static aco_task_t *wake_first(aco_rwlock_t *rwlock, const aco_task_t *self)
             continue;
         }
         kind = node->kind;
-        if (is_impatient(node, self)) {
+        if (is_impatient(node)) {
             let_in(rwlock, node->task, kind);
             node->kind = GIVEN;
         } else {
@@ -236,9 +236,9 @@ static aco_task_t *wake_first(aco_rwlock_t *rwlock, const aco_task_t *self)
 }
 
 /* Unlocks, and has those run who may enter now. */
-static void unlock_and_wake(aco_rwlock_t *rwlock, const aco_task_t *self)
+static void unlock_and_wake(aco_rwlock_t *rwlock)
 {
-    aco_task_t *first = wake_first(rwlock, self);
+    aco_task_t *first = wake_first(rwlock);
     unlock(&rwlock->lock);
     make_all_ready(first);
 }
@@ -254,14 +254,14 @@ static int wait_to_enter(aco_rwlock_t *rwlock, aco_task_t *self, size_t kind)
         rwlock->ct_woken--;
         if (is_open_to(rwlock, kind)) {
             let_in(rwlock, self, kind);
-            unlock_and_wake(rwlock, self);
+            unlock_and_wake(rwlock);
             return 0;
         }
         outcome = wait_again(&rwlock->waiting, &rwlock->lock, self, FOR_RWLOCK);
     }
     if (outcome != WAIT_EVENT) { /* those behind may have waited for this one alone */
         lock(&rwlock->lock);
-        unlock_and_wake(rwlock, self);
+        unlock_and_wake(rwlock);
     }
     return aco_i_result(outcome);
 }
@@ -322,7 +322,7 @@ int aco_rwlock_unlock(aco_rwlock_t *rwlock)
     }
     rwlock->ct_readers -= rwlock->writer == NULL;
     rwlock->writer = NULL;
-    unlock_and_wake(rwlock, self);
+    unlock_and_wake(rwlock);
     return 0;
 }
 
