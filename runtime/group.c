@@ -232,6 +232,10 @@ int aco_i_group_join(aco_group_t *group, void **word)
     if (group == NULL) {
         aco_i_misuse_of("aco_group_join", "the group is NULL: pass what aco_group_new() returned");
     }
+    if (aco_i_self()->group == group) {
+        aco_i_misuse_of("aco_group_join",
+                        "the caller is a task of the group: join it from outside");
+    }
     outcome_t outcome = wait_for_tasks(group, aco_i_self());
     if (outcome != WAIT_EVENT) {
         aco_group_cancel(group);
