@@ -3,8 +3,9 @@
  * The loop of a thread: which task runs next, how tasks wait, and how their waits end.
  *
  * A task that waits switches to the next one that is ready, without the loop in between. The loop
- * itself runs on the thread's own stack: it starts tasks, reaps them, and looks outside, at its
- * inbox, its timers and its descriptors, when no task is ready and else after every 64 switches.
+ * itself runs on the thread's own stack: it starts tasks, unless one that ends leaves its stack to
+ * the next one, and looks outside, at its inbox, its timers and its descriptors, when no task is
+ * ready and else after every 64 switches.
  */
 /* What the core's inline functions call for a coroutine that does not own its share stack is here
  * told of before, so that all other switches pay nothing for the probe of evictions. */
@@ -324,12 +325,15 @@ HIDDEN aco_t *aco_i_ferry_told(aco_t *co)
 #define KEEPS_COS 1
 #endif
 
+/* One end of so many gives the stack back to the pool, which so sees how many are idle. */
+#define POOL_SEES_EACH 8
+
 /* Whether the end of a task can do without the loop. */
 static inline int may_end_in_place(const loop_t *loop, const aco_task_t *task)
 {
     return KEEPS_COS && loop->spare_co == NULL && task->stack_sz == 0 && !task->shares_stack &&
-           task->state == TASK_RUNNING && loop->switches_left != 0 && loop->resumers == NULL &&
-           loop->first_starved == NULL;
+           task->state == TASK_RUNNING && loop->switches_left % POOL_SEES_EACH != 0 &&
+           loop->resumers == NULL && loop->first_starved == NULL;
 }
 
 void aco_i_end_in_place(loop_t *loop, aco_task_t *task)
