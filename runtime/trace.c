@@ -269,13 +269,33 @@ static void put_time(int64_t ns)
     put_some(decimals, sizeof(decimals));
 }
 
+/* Bytes of the character at `s` in UTF-8; 0: there is none. */
+static size_t size_of_character(const unsigned char *s, size_t sz)
+{
+    size_t more = s[0] < 0x80 ? 0 : s[0] < 0xc2 ? sz : s[0] < 0xe0 ? 1 : s[0] < 0xf0 ? 2 : 3;
+    if (more >= sz || s[0] > 0xf4 || (s[0] < 0x80 && s[0] < ' ')) {
+        return 0;
+    }
+    for (size_t i = 1; i <= more; i++) {
+        if ((s[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+    }
+    int is_long = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xf0 && s[1] < 0x90);
+    int is_high = (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf4 && s[1] > 0x8f);
+    return is_long || is_high ? 0 : more + 1;
+}
+
 static void put_string(const char *string, size_t sz)
 {
-    for (size_t i = 0; i < sz && string[i] != '\0'; i++) {
+    size_t length = strnlen(string, sz);
+    for (size_t i = 0; i < length;) {
+        size_t ct = size_of_character((const unsigned char *)string + i, length - i);
         if (string[i] == '"' || string[i] == '\\') {
             PUT("\\");
         }
-        *all.end++ = (unsigned char)string[i] < ' ' ? '?' : string[i];
+        put_some(ct == 0 ? "?" : string + i, ct == 0 ? 1 : ct);
+        i += ct == 0 ? 1 : ct;
     }
 }
 
@@ -497,7 +517,7 @@ void aco_i_begin_trace(loop_t *loop)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, begin_file);
-    if (all.end == NULL) {
+    if (all.end == NULL || getpid() != all.pid) { /* the file is the parent's */
         return;
     }
     void *memory = mmap(NULL, MAPPED_SZ, PROT_READ | PROT_WRITE,

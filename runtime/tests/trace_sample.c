@@ -57,7 +57,7 @@ static void wait_for_trace(void)
 
 static void *first(void *arg)
 {
-    aco_task_options_t sender = {.name = "sen\"der", .thread = ACO_THREAD(1)};
+    aco_task_options_t sender = {.name = "s\xc3\xa9n\"d\xe9r", .thread = ACO_THREAD(1)};
     aco_task_options_t receiver = {.name = "receiver", .shares_stack = 1};
     aco_task_options_t reader = {.shares_stack = 1};
     aco_task_t *task;
