@@ -52,7 +52,8 @@ static void print_strings(FILE *stream, const char *text)
     for (; *text != '\0'; text++) {
         fputs(between, stream);
         for (between = ""; *text != '\n'; text++) {
-            fprintf(stream, *text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
+            int is_control = (unsigned char)*text < ' ', is_quoted = *text == '"' || *text == '\\';
+            fprintf(stream, is_control ? "\\u%04x" : is_quoted ? "\\%c" : "%c", *text);
         }
         fputs("\"", stream);
         between = ",\n    \"";

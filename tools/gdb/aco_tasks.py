@@ -304,8 +304,8 @@ class Tasks:
 
     def name_of(self, task: Task) -> str:
         try:
-            return gdb.Value(task.name).cast(gdb.lookup_type("char").pointer()).string() \
-                if task.name else function_at(task.fn)
+            return gdb.Value(task.name).cast(gdb.lookup_type("char").pointer()) \
+                .string(errors="backslashreplace") if task.name else function_at(task.fn)
         except gdb.error as error:
             return "? " + one_line(error)
 
