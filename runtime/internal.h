@@ -394,7 +394,7 @@ struct loop_s {
     int tid;         /* of its thread, for tgkill() */
     clockid_t clock; /* of its thread's processor time */
     watched_t watched;
-    void *alt_stack; /* for handlers of its thread; NULL: none is needed */
+    void *alt_stack; /* for handlers of its thread; NULL: it has another one */
     uint64_t ct_started, ct_switches, ct_wakes, ct_polls, ct_offloads;
     int64_t turn_began;  /* 0: no task has run since the last look */
     aco_task_t *sampled; /* a ready task, whose delay is to be counted; NULL: none */
@@ -864,9 +864,9 @@ HIDDEN int aco_i_start_thread(void *(*fn)(void *), void *arg);
 HIDDEN int aco_i_ct_own_threads(void);
 /* Whether a list is printed because the process ends. */
 HIDDEN int aco_i_is_dying(void);
-/* Gives the caller's thread a stack for handlers, if that `is_needed` or tasks are to be printed on
- * faults. */
-HIDDEN void aco_i_begin_alt_stack(loop_t *loop, int is_needed);
+/* Gives the caller's thread a stack for handlers, which may need more than is left of a task's,
+ * unless it has one. */
+HIDDEN void aco_i_begin_alt_stack(loop_t *loop);
 HIDDEN void aco_i_end_alt_stack(loop_t *loop);
 
 /* ---- files.c ---- */

@@ -265,7 +265,8 @@ static void answer(int signal, siginfo_t *info, void *ucontext)
 /* SIGURG, since it is ignored by default; 0 if the program uses it for something else. */
 static int take_signal(void)
 {
-    struct sigaction action = {.sa_sigaction = answer, .sa_flags = SA_SIGINFO | SA_RESTART};
+    struct sigaction action = {.sa_sigaction = answer,
+                               .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
     struct sigaction former;
     sigemptyset(&action.sa_mask);
     if (sigaction(SIGURG, NULL, &former) != 0) {

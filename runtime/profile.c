@@ -129,7 +129,7 @@ static void take_sample(profile_t *profile, const void *ucontext)
     memset(now, 0, offsetof(sample_t, pcs));
     if (task != NULL) {
         now->fn = task->fn;
-        size_t sz = task->name == NULL ? 0 : aco_i_read_memory(now->name, task->name, NAME_SZ);
+        size_t sz = task->name == NULL ? 0 : aco_i_read_memory(now->name, task->name, NAME_SZ - 1);
         size_t length = strnlen(now->name, sz);
         memset(now->name + length, 0, NAME_SZ - length);
     }
@@ -422,7 +422,6 @@ void aco_i_begin_profile(loop_t *loop)
     if (all.fd < 0 || getpid() != all.pid) {
         return;
     }
-    aco_i_begin_alt_stack(loop, 1);
     pthread_mutex_lock(&all.mutex);
     profile_t *profile = find_profile();
     if (profile != NULL) {

@@ -103,7 +103,6 @@ static const int fatal_signals[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SI
 
 static struct {
     struct sigaction former[CT_FATAL];
-    int is_on;         /* for one of them at least; atomic */
     int printing, tid; /* the signal for which a list is printed, and by whom; printing is atomic */
 } fatal;
 
@@ -152,24 +151,23 @@ static void print_and_die(int number, siginfo_t *info, void *ucontext)
     aco_i_put(&text, ". Its tasks:\n");
     aco_i_list_tasks(&text, &registers);
     aco_i_flush(&text);
-    const struct sigaction *former = &fatal.former[index_of(number)];
-    if (!(former->sa_flags & SA_SIGINFO) && former->sa_handler == SIG_IGN) {
-        die_of(number);
-    }
-    /* The instruction, or abort(), fails again, in the frame that had the fault. */
-    sigaction(number, former, NULL);
-    if (info->si_code <= 0 && number != SIGABRT) {
+    /* The instruction fails again, or the signal comes again once the handler has returned, in the
+     * frame that had it. */
+    sigaction(number, &fatal.former[index_of(number)], NULL);
+    if (info->si_code <= 0) {
+        sigset_t set;
+        sigemptyset(&set);
+        sigaddset(&set, number);
+        pthread_sigmask(SIG_BLOCK, &set, NULL);
         syscall(SYS_tgkill, getpid(), tid, number);
     }
     errno = error;
 }
 
-void aco_i_begin_alt_stack(loop_t *loop, int is_needed)
+void aco_i_begin_alt_stack(loop_t *loop)
 {
     stack_t stack;
-    if (!(is_needed || __atomic_load_n(&fatal.is_on, __ATOMIC_RELAXED)) ||
-        loop->alt_stack != NULL || sigaltstack(NULL, &stack) != 0 ||
-        !(stack.ss_flags & SS_DISABLE)) {
+    if (sigaltstack(NULL, &stack) != 0 || !(stack.ss_flags & SS_DISABLE)) {
         return;
     }
     void *memory = mmap(NULL, ALT_STACK_SZ, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
@@ -196,10 +194,6 @@ static int print_before_end(int number)
     struct sigaction former;
     sigemptyset(&action.sa_mask);
     aco_i_find_modules();
-    __atomic_store_n(&fatal.is_on, 1, __ATOMIC_RELAXED);
-    if (aco_i_loop != NULL) {
-        aco_i_begin_alt_stack(aco_i_loop, 0);
-    }
     if (sigaction(number, &action, &former) != 0) {
         return -1;
     }

@@ -16,7 +16,6 @@
 
 #define STACK_SZ ((size_t)256 << 10) /* bytes */
 #define MAX_THREADS 1024
-#define MIN_STACK_SZ 4096u
 #define MOST_HELPERS 64 /* of a kind */
 #define MOST_HELPERS_FOR_NAMES 16
 
@@ -48,7 +47,7 @@ static int begin_loop(loop_t *loop)
     loop->handling = aco_i_handling();
     loop->thread = pthread_self();
     __atomic_store_n(&loop->tid, (int)syscall(SYS_gettid), __ATOMIC_RELAXED);
-    aco_i_begin_alt_stack(loop, 0);
+    aco_i_begin_alt_stack(loop);
     aco_i_begin_trace(loop);
     aco_i_begin_profile(loop);
     pthread_getcpuclockid(loop->thread, &loop->clock);

@@ -238,6 +238,12 @@ void *__wrap_mmap(void *ptr, size_t sz, int protection, int flags, int fd, off_t
     return mapped;
 }
 
+void *__wrap_mmap64(void *ptr, size_t sz, int protection, int flags, int fd, int64_t offset);
+void *__wrap_mmap64(void *ptr, size_t sz, int protection, int flags, int fd, int64_t offset)
+{
+    return __wrap_mmap(ptr, sz, protection, flags, fd, (off_t)offset);
+}
+
 int __real_munmap(void *ptr, size_t sz);
 int __wrap_munmap(void *ptr, size_t sz);
 int __wrap_munmap(void *ptr, size_t sz)

@@ -130,6 +130,8 @@ static NOINLINE void *fails(void *arg)
         aco_mutex_unlock(&mutex);
     } else if (strcmp(how, "raise") == 0) {
         raise(SIGBUS);
+    } else if (strcmp(how, "kill") == 0) {
+        kill(getpid(), SIGABRT);
     } else if (strcmp(how, "abort") == 0) {
         abort();
     }

@@ -14,7 +14,8 @@
 // build: -Wl,--wrap=pwritev64,--wrap=recvfrom,--wrap=recvmsg,--wrap=send,--wrap=sendmsg
 // build: -Wl,--wrap=sendfile64,--wrap=fsync,--wrap=waitpid,--wrap=sigtimedwait,--wrap=mprotect
 // build: -Wl,--wrap=close,--wrap=open64,--wrap=syscall,--wrap=pthread_create,--wrap=getaddrinfo
-// build: -Wl,--wrap=malloc,--wrap=calloc,--wrap=free,--wrap=mmap,--wrap=munmap
+// build: -Wl,--wrap=malloc,--wrap=calloc,--wrap=free,--wrap=mmap,--wrap=mmap64
+// build: -Wl,--wrap=munmap
 #define _GNU_SOURCE
 #include "aco_runtime.h"
 #include "failing_calls.h"

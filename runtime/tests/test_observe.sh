@@ -58,6 +58,7 @@ check_lists() {
     says "^task \\d+ \"\": running, \\d+ bytes of stack\\n    at aco_print_tasks\\+0x.*\\n    at first\\+0x"
     check_list
     dies 134 abort fails
+    dies 134 kill fails
     dies 134 misuse 'aco_mutex_unlock.*\n(    at .*\n)*    at fails'
     dies 135 raise fails
     dies 139 fault fails
