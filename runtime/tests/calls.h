@@ -200,6 +200,9 @@ static ssize_t poll_for(const api_t *api, const ends_t *ends, seen_t *seen, int 
 {
     struct pollfd polled[] = {{-1, POLLIN, 99}, {ends->fd, (short)events, 99}};
     ssize_t result = api->poll(polled, 2, ms);
+    if (polled[1].revents & POLLHUP) { /* room comes a moment later, when the other end is gone */
+        polled[1].revents &= (short)~(POLLOUT | POLLWRNORM);
+    }
     seen->more = polled[1].revents << 16 | polled[0].revents;
     return result;
 }
