@@ -90,9 +90,9 @@ def run_program(command: list[str], limit_s: float) -> Record:
     if process.returncode != 0:
         status = "absent" if process.returncode == ABSENT else "failed"
         otherwise = NO_SUCH if status == "absent" else f"exit status {process.returncode}"
-        # "==" marks what valgrind says, and "note:" Rust's hint about backtraces: not the reason.
-        remarks = ("==", "note:")
-        reasons = [line for line in words.strip().splitlines() if not line.startswith(remarks)]
+        # Not the reason: lines of valgrind, and Rust's hint about backtraces.
+        noise = ("==", "note:")
+        reasons = [line for line in words.strip().splitlines() if not line.startswith(noise)]
         return {"status": status, "words": (reasons or [otherwise])[-1], "wall_s": wall_s}
     metrics = {}
     for line in said.splitlines():

@@ -50,7 +50,7 @@ struct profile_s {
     uint64_t ct_lost;   /* samples for which there was no room */
     size_t sz;          /* atomic: bytes of samples that are in use */
     sample_t now;
-    uint32_t slots[CT_SLOTS]; /* where samples begin, in words, plus 1; by hash */
+    uint32_t slots[CT_SLOTS]; /* a hash table: 1 + a sample's index in `samples`; 0: empty */
     uintptr_t samples[SAMPLES_SZ / sizeof(uintptr_t)];
     char copy[COPY_SZ];
 };
