@@ -65,6 +65,11 @@ struct test {
     const char *name;
     void (*fn)();
 };
+#define T(name)                                                                                    \
+    test                                                                                           \
+    {                                                                                              \
+#name, name                                                                                \
+    }
 
 /* Runs all tests, or those named. */
 template <std::size_t N> int run_tests(const test (&tests)[N], int argc, char **argv)

@@ -326,10 +326,6 @@ void tasks_call_asio()
 
 int main(int argc, char **argv)
 {
-#define T(name)                                                                                    \
-    {                                                                                              \
-#name, name                                                                                \
-    }
     const test tests[] = {
         T(stackless_coroutines_wait_for_tasks),
         T(stackless_coroutines_wait_for_time_and_each_other),

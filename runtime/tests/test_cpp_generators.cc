@@ -497,10 +497,6 @@ void may_wait_in_a_task()
 
 int main(int argc, char **argv)
 {
-#define T(name)                                                                                    \
-    {                                                                                              \
-#name, name                                                                                \
-    }
     const test tests[] = {
         T(resumes_to_the_end),
         T(is_moved_while_suspended),

@@ -422,10 +422,6 @@ void channel_joins_threads()
 
 int main(int argc, char **argv)
 {
-#define T(name)                                                                                    \
-    {                                                                                              \
-#name, name                                                                                \
-    }
     const test tests[] = {
         T(mutex_excludes),
         T(mutex_works_with_the_locks_of_the_standard),

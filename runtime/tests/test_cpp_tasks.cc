@@ -689,10 +689,6 @@ __attribute__((noinline)) void operator delete(void *p, std::size_t) noexcept
 
 int main(int argc, char **argv)
 {
-#define T(name)                                                                                    \
-    {                                                                                              \
-#name, name                                                                                \
-    }
     const test tests[] = {
         T(run_returns_or_throws_what_the_callable_does),
         T(tasks_pass_values_and_exceptions_by_join),
