@@ -195,14 +195,16 @@ int aco_sleep(int64_t ns);
 #define aco_within(ns) ACO_I_SCOPE(aco_i_enter_within(ns))
 
 /* A statement that runs the block behind it with neither cancelling nor deadlines from outside of
- * it, for cleaning up. It may be left as that of aco_within(). */
+ * it, for cleaning up. Groups that are made in it are shielded as well, until it ends. It may be
+ * left as that of aco_within(). */
 #define aco_shielded ACO_I_SCOPE(aco_i_enter_shielded())
 
 /* ==== Groups ================================================================================= */
 
 /*
  * Makes a group. Its tasks have the deadline that the caller has now, and are cancelled when the
- * caller, a task, is. Fails with ENOMEM, and with EPERM outside of a task.
+ * caller, a task, is; if that is in an aco_shielded in which it made the group, at the end of that
+ * block. Fails with ENOMEM, and with EPERM outside of a task.
  */
 aco_group_t *aco_group_new(void);
 

@@ -17,7 +17,8 @@ struct aco_group_s {
     int64_t deadline;
     size_t ct;
     int is_cancelled;
-    void *word; /* of a binding; atomic */
+    int is_shielded; /* made in an aco_shielded that its owner has not left */
+    void *word;      /* of a binding; atomic */
 };
 
 aco_group_t *aco_group_new(void)
@@ -36,7 +37,9 @@ aco_group_t *aco_group_new(void)
     *group =
         (aco_group_t){.runtime = self->loop->runtime, .owner = self, .deadline = self->deadline};
     lock(&group->runtime->lock);
-    group->is_cancelled = self->is_cancelled && self->ct_shields == 0;
+    group->is_shielded = self->ct_shields != 0;
+    self->shields_groups = self->ct_shields != 0;
+    group->is_cancelled = self->is_cancelled && !group->is_shielded;
     group->next = self->groups;
     self->groups = group;
     unlock(&group->runtime->lock);
@@ -107,15 +110,26 @@ void aco_i_abandon_groups(aco_task_t *task)
 
 /* ==== Cancelling ============================================================================= */
 
-/* The groups and tasks below `top`, each before what is below it, without recursion. */
+/* The groups and tasks below `top` that no shield keeps from it, each before what is below it,
+ * without recursion. */
 static aco_group_t *next_group(aco_group_t *group, const aco_group_t *top);
+
+/* The first of a task's groups, from `group` on, that its cancelling reaches. */
+static aco_group_t *unshielded(aco_group_t *group)
+{
+    while (group != NULL && group->is_shielded) {
+        group = group->next;
+    }
+    return group;
+}
 
 static aco_group_t *group_of_members(aco_task_t *task)
 {
-    while (task != NULL && task->groups == NULL) {
-        task = task->group_next;
+    aco_group_t *group = NULL;
+    for (; task != NULL && group == NULL; task = task->group_next) {
+        group = unshielded(task->groups);
     }
-    return task != NULL ? task->groups : NULL;
+    return group;
 }
 
 static aco_group_t *next_group(aco_group_t *group, const aco_group_t *top)
@@ -123,8 +137,9 @@ static aco_group_t *next_group(aco_group_t *group, const aco_group_t *top)
     aco_group_t *inner = group_of_members(group->first);
     while (inner == NULL && group != top) {
         aco_task_t *owner = group->owner;
-        if (group->next != NULL) {
-            return group->next;
+        aco_group_t *next = unshielded(group->next);
+        if (next != NULL) {
+            return next;
         }
         inner = group_of_members(owner->group_next);
         group = owner->group;
@@ -152,6 +167,15 @@ static void cancel_groups(aco_group_t *top, aco_task_t **claimed)
     }
 }
 
+/* The groups of a task, but for those that it shields. */
+static void cancel_groups_of(const aco_task_t *task, aco_task_t **claimed)
+{
+    for (aco_group_t *group = unshielded(task->groups); group != NULL;
+         group = unshielded(group->next)) {
+        cancel_groups(group, claimed);
+    }
+}
+
 static void make_all_ready(aco_task_t *claimed)
 {
     while (claimed != NULL) {
@@ -170,8 +194,22 @@ void aco_task_cancel(aco_task_t *task)
     runtime_t *runtime = task->runtime; /* the loop may be another one when it starts */
     lock(&runtime->lock);
     cancel_task(task, &claimed);
+    cancel_groups_of(task, &claimed);
+    unlock(&runtime->lock);
+    make_all_ready(claimed);
+}
+
+void aco_i_unshield_groups(aco_task_t *task)
+{
+    aco_task_t *claimed = NULL;
+    runtime_t *runtime = task->runtime;
+    lock(&runtime->lock);
+    task->shields_groups = 0;
     for (aco_group_t *group = task->groups; group != NULL; group = group->next) {
-        cancel_groups(group, &claimed);
+        if (group->is_shielded && task->is_cancelled) {
+            cancel_groups(group, &claimed);
+        }
+        group->is_shielded = 0;
     }
     unlock(&runtime->lock);
     make_all_ready(claimed);

@@ -303,7 +303,8 @@ struct aco_task_s {
     void (*discard)(void *storage, void *result); /* of a task that was detached */
     char has_ended;
     char is_detached;
-    lock_t lock; /* of what stands between `joiner` and here */
+    lock_t lock;         /* of what stands between `joiner` and here */
+    char shields_groups; /* that it made in an aco_shielded */
     unsigned ct_locals;
     aco_group_t *group; /* that it belongs to */
     aco_task_t *group_next, *group_prev;
@@ -677,6 +678,9 @@ SHARED node_t *aco_i_claim_first(queue_t *queue, outcome_t outcome);
 HIDDEN aco_task_t *aco_i_joiner_of(const aco_group_t *group);
 HIDDEN int aco_i_enter_group(aco_group_t *group, aco_task_t *task);
 HIDDEN void aco_i_leave_group(aco_task_t *task);
+/* At the end of the outermost aco_shielded of a task with shields_groups: its cancelling reaches
+ * the groups that were made there. */
+HIDDEN void aco_i_unshield_groups(aco_task_t *task);
 /* Clears the owner of each group that the task made, before the task ends. */
 HIDDEN void aco_i_abandon_groups(aco_task_t *task);
 

@@ -80,6 +80,9 @@ static int take_for_good(const char *call, aco_task_t *task)
     }
     task->deadline = NO_DEADLINE;
     task->ct_shields = 0;
+    if (task->shields_groups) {
+        aco_i_unshield_groups(task);
+    }
     return 1;
 }
 

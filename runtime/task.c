@@ -595,9 +595,14 @@ aco_i_scope_t aco_i_enter_shielded(void)
 
 void aco_i_leave(aco_i_scope_t *scope)
 {
-    if (scope->task != NULL) {
-        scope->task->deadline = scope->deadline;
-        scope->task->ct_shields -= scope->is_shield;
+    aco_task_t *task = scope->task;
+    if (task == NULL) {
+        return;
+    }
+    task->deadline = scope->deadline;
+    task->ct_shields -= scope->is_shield;
+    if (task->shields_groups && task->ct_shields == 0) {
+        aco_i_unshield_groups(task);
     }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Tasks, groups, deadlines, cancelling and task-local values, on one thread and on two. */
+/* Tasks, deadlines, cancelling and task-local values, on one thread and on two. */
 #include "tasks.h"
 
 #include <pthread.h>
@@ -292,149 +292,6 @@ static void cancelled_tasks_wait_no_more(void **state)
     run_tasks_on(2, cancels, NULL);
 }
 
-/* ==== Groups ================================================================================= */
-
-static int ct_cancelled;
-
-static void *counts_if_cancelled(void *arg)
-{
-    if (aco_sleep(1000000 * MS) != 0 && errno == ECANCELED) {
-        __atomic_add_fetch(&ct_cancelled, 1, __ATOMIC_RELAXED);
-    }
-    return arg;
-}
-
-static int has_groups; /* whether makes_a_group_inside() is as far */
-
-static void *makes_a_group_inside(void *arg)
-{
-    aco_group_t *inner = aco_group_new();
-    for (int i = 0; i < 3; i++) {
-        CHECK(aco_group_go(inner, counts_if_cancelled, NULL) == 0);
-    }
-    __atomic_store_n(&has_groups, 1, __ATOMIC_RELEASE);
-    CHECK_FAILS(aco_group_join(inner), ECANCELED);
-    return arg;
-}
-
-static void *groups(void *arg)
-{
-    aco_group_t *group = aco_group_new();
-    ct_ended = ct_cancelled = 0;
-    for (int i = 0; i < 5; i++) {
-        CHECK(aco_group_go(group, ends_late, NULL) == 0);
-    }
-    CHECK(aco_group_join(group) == 0);
-    CHECK(ct_ended == 5);
-
-    group = aco_group_new();
-    CHECK(aco_group_join(group) == 0); /* of none */
-
-    group = aco_group_new();
-    CHECK(aco_group_go(group, counts_if_cancelled, NULL) == 0);
-    CHECK(aco_group_go(group, makes_a_group_inside, NULL) == 0);
-    aco_yield();
-    aco_yield();
-    aco_group_cancel(group);
-    CHECK_FAILS(aco_group_go(group, adds_one, NULL), ECANCELED);
-    CHECK(aco_group_join(group) == 0);
-    CHECK(ct_cancelled == 4);
-
-    ct_cancelled = 0;
-    aco_within(2 * MS)
-    {
-        group = aco_group_new();
-        aco_shielded
-        {
-            CHECK(aco_group_go(group, adds_one, NULL) == 0);
-        }
-        CHECK(aco_group_go(group, shields_itself, NULL) == 0);
-        CHECK_FAILS(aco_group_join(group), ETIMEDOUT);
-    }
-    return arg;
-}
-
-static void *sleeps_too_long(void *arg)
-{
-    CHECK_FAILS(aco_sleep(1000000 * MS), ETIMEDOUT);
-    return arg;
-}
-
-static void *inherits(void *arg)
-{
-    aco_group_t *group = NULL;
-    aco_within(2 * MS)
-    {
-        group = aco_group_new();
-    }
-    CHECK(aco_group_go(group, sleeps_too_long, NULL) == 0); /* the deadline of its maker then */
-    CHECK(aco_group_join(group) == 0);
-    return arg;
-}
-
-static void *is_cancelled_with_its_groups(void *arg)
-{
-    ct_cancelled = has_groups = 0;
-    aco_task_t *task = aco_spawn(makes_a_group_inside, NULL);
-    while (!__atomic_load_n(&has_groups, __ATOMIC_ACQUIRE)) {
-        aco_yield();
-    }
-    aco_task_cancel(task);
-    CHECK(aco_join(task, NULL) == 0);
-    CHECK(ct_cancelled == 3);
-    return arg;
-}
-
-static void groups_end_together(void **state)
-{
-    (void)state;
-    run_tasks(groups, NULL);
-    run_tasks(inherits, NULL);
-    run_tasks(is_cancelled_with_its_groups, NULL);
-    run_tasks_on(2, is_cancelled_with_its_groups, NULL);
-}
-
-/* Deep enough for a stack to end if cancelling were recursive. */
-#if defined(ACO_USE_ASAN) || defined(ACO_USE_TSAN) || UINTPTR_MAX == UINT32_MAX
-#define DEPTH 2000 /* TSan has no more fibers, i386 no more addresses, ASan no more speed */
-#else
-#define DEPTH 20000
-#endif
-static int ct_nested;
-
-static void *nests(void *arg)
-{
-    aco_group_t *group = aco_group_new();
-    if (++ct_nested < DEPTH) {
-        CHECK(aco_group_go(group, nests, NULL) == 0);
-    }
-    CHECK(aco_group_go(group, counts_if_cancelled, NULL) == 0);
-    CHECK_FAILS(aco_group_join(group), ECANCELED);
-    return arg;
-}
-
-static void *cancels_what_is_deep(void *arg)
-{
-    ct_nested = ct_cancelled = 0;
-    aco_task_options_t options = {.shares_stack = 1};
-    aco_task_t *top = NULL;
-    CHECK(aco_go_with(&options, nests, NULL, &top) == 0);
-    while (ct_nested < DEPTH) {
-        aco_yield();
-    }
-    aco_yield();
-    aco_task_cancel(top);
-    CHECK(aco_join(top, NULL) == 0);
-    CHECK(ct_cancelled == DEPTH);
-    return arg;
-}
-
-static void deep_groups_are_cancelled(void **state)
-{
-    (void)state;
-    run_tasks(cancels_what_is_deep, NULL);
-}
-
 /* ==== Parking ================================================================================ */
 
 static aco_task_t *parked;
@@ -712,7 +569,7 @@ static void *is_printed_on_a_signal(void *arg)
     unlink(path);
     aco_task_options_t options = {.name = "sleeper"};
     aco_task_t *sleeper = NULL;
-    CHECK(aco_go_with(&options, counts_if_cancelled, NULL, &sleeper) == 0);
+    CHECK(aco_go_with(&options, waits_until_cancelled, NULL, &sleeper) == 0);
     aco_yield();
     CHECK(aco_print_tasks_on(SIGUSR1) == 0 && aco_print_tasks_on(SIGUSR2) == 0);
     dup2(fd, STDERR_FILENO);
@@ -756,8 +613,6 @@ int main(void)
         cmocka_unit_test(waits_end_at_deadlines),
         cmocka_unit_test(many_sleep),
         cmocka_unit_test(cancelled_tasks_wait_no_more),
-        cmocka_unit_test(groups_end_together),
-        cmocka_unit_test(deep_groups_are_cancelled),
         cmocka_unit_test(a_parked_task_is_unparked),
         cmocka_unit_test(generators_wait_with_their_task),
         cmocka_unit_test(tasks_keep_their_frames),

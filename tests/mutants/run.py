@@ -94,8 +94,9 @@ RUNTIME = Subject([f"runtime/{name}.c" for name in (
                    *paths("aco.c", "runtime/*.c")],
                   [f"runtime/tests/{name}.c" for name in (
                       "random_descriptors", "random_tasks", "test_chan", "test_embed",
-                      "test_failures", "test_io", "test_misuse", "test_numbers", "test_offload",
-                      "test_process", "test_shortage", "test_sync", "test_tasks")])
+                      "test_failures", "test_groups", "test_io", "test_misuse", "test_numbers",
+                      "test_offload", "test_process", "test_shortage", "test_sync",
+                      "test_tasks")])
 
 
 # ---- Mutants -------------------------------------------------------------------------------------
