@@ -314,7 +314,8 @@ int aco_dial(const char *network, const char *address);
  *
  * A lock that is unlocked is free, and the first to wait is woken. A task that runs may be faster;
  * the other one then keeps its place, and after about 1 ms of that, the next unlock makes it the
- * owner. So tasks that back off from what is locked, as std::scoped_lock does, come to an end.
+ * owner. So tasks that back off from what is locked, as std::scoped_lock does, come to an end. What
+ * a task or thread has locked when it ends stays locked.
  */
 typedef struct {
     char is_held;
@@ -326,7 +327,7 @@ typedef struct {
 /* A mutex. Locking fails with EDEADLK if the caller holds it already. Unlocking what the caller has
  * not locked aborts. Cost: some 4 ns both without contention. */
 typedef struct {
-    aco_task_t *owner;
+    uintptr_t owner; /* 0: it is free */
     aco_i_queue_t waiting;
     aco_i_lock_t lock;
     char is_woken; /* one that waited will try again */
@@ -337,7 +338,7 @@ int aco_mutex_unlock(aco_mutex_t *mutex);
 
 /* A lock that readers share. Who wants to read waits behind who wants to write. */
 typedef struct {
-    aco_task_t *writer;
+    uintptr_t writer; /* 0: none */
     size_t ct_readers;
     aco_i_queue_t waiting;
     aco_i_lock_t lock;

@@ -297,7 +297,7 @@ struct aco_task_s {
     void *arg; /* and its result */
     const char *name;
     size_t stack_sz; /* bytes; 0: the pool's */
-    uint64_t id;
+    uint64_t id;     /* of a thread: 0 until it takes a lock */
     aco_task_t *joiner;
     aco_i_watch_t *watches;
     void (*discard)(void *storage, void *result); /* of a task that was detached */
@@ -605,6 +605,8 @@ SHARED int aco_i_accept(int fd, struct sockaddr *addr, socklen_t *addr_sz, int f
 
 /* ---- task.c ---- */
 
+/* A number that no other task has or had, nor a thread; its low word is not 0. */
+HIDDEN uint64_t aco_i_new_id(void);
 /* Makes a task as aco_i_spawn_in() does; with NULL for `place`, `fn` gets `arg`. NULL with errno. */
 HIDDEN aco_task_t *aco_i_make(const aco_task_options_t *options, void *(*fn)(void *),
                               void (*place)(void *storage, void *arg), void *arg, int is_joinable);

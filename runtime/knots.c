@@ -16,10 +16,12 @@
 #define MOST_IN_CYCLE 64
 #define SECOND INT64_C(1000000000)
 
-/* A task that waits, and one that it waits for. */
+/* A task that waits, or that another one waits for. */
 typedef struct {
-    const aco_task_t *task, *holder;
-    unsigned visit; /* the start whose way came here; 0: none */
+    uintptr_t id;           /* as locks know their owners; 0: the slot is free */
+    uintptr_t holder;       /* whom it waits for; 0: nobody who is known */
+    const aco_task_t *task; /* NULL: not found so far */
+    unsigned visit;         /* the start whose way came here; 0: none */
 } edge_t;
 
 static edge_t *edges;
@@ -31,26 +33,38 @@ static struct {
     uint64_t cycle_seen, held_seen, standstill_seen;
 } last;
 
-static edge_t *find_edge(const aco_task_t *task)
+/* Its slot, perhaps a free one; NULL: there is none. */
+static edge_t *find_edge(uintptr_t id)
 {
-    size_t i = (size_t)(((uintptr_t)task >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 32);
+    size_t i = (size_t)((uint64_t)id * UINT64_C(0x9e3779b97f4a7c15) >> 32);
     for (size_t tries = 0; tries < CT_SLOTS; tries++, i++) {
         edge_t *edge = &edges[i % CT_SLOTS];
-        if (edge->task == task || edge->task == NULL) {
+        if (edge->id == id || edge->id == 0) {
             return edge;
         }
     }
     return NULL;
 }
 
-static void add_edge(const aco_task_t *task, const aco_task_t *holder)
+/* The edge of a task, perhaps a new one. */
+static edge_t *take_edge(uintptr_t id)
 {
-    if (holder == NULL || holder == task || ct_edges >= CT_SLOTS / 2) {
+    edge_t *edge = find_edge(id);
+    ct_edges += edge->id == 0;
+    edge->id = id;
+    return edge;
+}
+
+static void add_edge(const aco_task_t *at, const aco_task_t *task, uintptr_t holder)
+{
+    uintptr_t id = (uintptr_t)task->id;
+    if (holder == 0 || id == 0 || holder == id || ct_edges >= CT_SLOTS / 2) {
         return;
     }
-    edge_t *edge = find_edge(task);
-    ct_edges += edge->task == NULL;
-    *edge = (edge_t){task, holder, 0};
+    edge_t *edge = take_edge(id);
+    edge->task = at;
+    edge->holder = holder;
+    take_edge(holder);
 }
 
 /* ==== Who waits for whom ===================================================================== */
@@ -66,23 +80,30 @@ static int is_stuck(const aco_task_t *task)
     return task->state == TASK_WAITING && task->wait != WAIT_NONE && task->wait < WAIT_EVENT;
 }
 
-/* Who holds the lock that a task waits for; NULL: nobody who is known. */
-static const aco_task_t *holder_of(const aco_task_t *task)
+/* Who holds the lock that a task waits for; 0: nobody who is known. */
+static uintptr_t holder_of(const aco_task_t *task)
 {
     const char *queue = (const char *)task->node.queue;
     aco_mutex_t mutex;
     aco_rwlock_t rwlock;
     if (task->reason == FOR_MUTEX && queue != NULL) {
         queue -= offsetof(aco_mutex_t, waiting);
-        return aco_i_read_memory(&mutex, queue, sizeof(mutex)) == sizeof(mutex) ? mutex.owner
-                                                                                : NULL;
+        return aco_i_read_memory(&mutex, queue, sizeof(mutex)) == sizeof(mutex) ? mutex.owner : 0;
     }
     if (task->reason == FOR_RWLOCK && queue != NULL) {
         queue -= offsetof(aco_rwlock_t, waiting);
         return aco_i_read_memory(&rwlock, queue, sizeof(rwlock)) == sizeof(rwlock) ? rwlock.writer
-                                                                                   : NULL;
+                                                                                   : 0;
     }
-    return NULL;
+    return 0;
+}
+
+static void add_joiner(const aco_task_t *at, const aco_task_t *task)
+{
+    aco_task_t joiner;
+    if (at != NULL && read_task(at, &joiner)) {
+        add_edge(at, &joiner, (uintptr_t)task->id);
+    }
 }
 
 static void add_edges(const aco_task_t *at, int64_t now, void *arg)
@@ -93,22 +114,33 @@ static void add_edges(const aco_task_t *at, int64_t now, void *arg)
     if (!read_task(at, &task) || !is_stuck(&task)) {
         return;
     }
-    add_edge(at, holder_of(&task));
-    add_edge(task.joiner, task.joiner == NULL ? NULL : at);
-    const aco_task_t *joiner = task.group == NULL ? NULL : aco_i_joiner_of(task.group);
-    add_edge(joiner, joiner == NULL ? NULL : at);
+    add_edge(at, &task, holder_of(&task));
+    add_joiner(task.joiner, &task);
+    add_joiner(task.group == NULL ? NULL : aco_i_joiner_of(task.group), &task);
+}
+
+/* Those that hold a lock, and wait for nobody. */
+static void find_holder(const aco_task_t *at, int64_t now, void *arg)
+{
+    aco_task_t task;
+    (void)now;
+    (void)arg;
+    edge_t *edge = read_task(at, &task) ? find_edge((uintptr_t)task.id) : NULL;
+    if (edge != NULL && edge->id != 0) {
+        edge->task = at;
+    }
 }
 
 /* ==== Cycles ================================================================================= */
 
 /* Follows the edges from a task to one that was met before on the same way; NULL: they end. */
-static const aco_task_t *follow(edge_t *edge, unsigned visit)
+static const edge_t *follow(edge_t *edge, unsigned visit)
 {
-    while (edge->task != NULL && edge->visit == 0) {
+    while (edge->holder != 0 && edge->visit == 0) {
         edge->visit = visit;
         edge = find_edge(edge->holder);
     }
-    return edge->task != NULL && edge->visit == visit ? edge->task : NULL;
+    return edge->holder != 0 && edge->visit == visit ? edge : NULL;
 }
 
 static uint64_t sum_of(const aco_task_t *task)
@@ -116,14 +148,20 @@ static uint64_t sum_of(const aco_task_t *task)
     return task->id * UINT64_C(0x9e3779b97f4a7c15) + (uint64_t)task->since;
 }
 
+/* That of an edge, unless another task is there by now. */
+static int read_task_of(const edge_t *edge, aco_task_t *task)
+{
+    return edge->task != NULL && read_task(edge->task, task) && (uintptr_t)task->id == edge->id;
+}
+
 /* The sum of a cycle whose tasks will wait for ever; 0 if it is none. */
-static uint64_t check_cycle(const aco_task_t *first)
+static uint64_t check_cycle(const edge_t *first)
 {
     uint64_t sum = 0;
-    const aco_task_t *at = first;
+    const edge_t *edge = first;
     aco_task_t task;
-    for (int ct = 0; ct == 0 || at != first; ct++, at = find_edge(at)->holder) {
-        if (ct == MOST_IN_CYCLE || !read_task(at, &task) || !is_stuck(&task) ||
+    for (int ct = 0; ct == 0 || edge != first; ct++, edge = find_edge(edge->holder)) {
+        if (ct == MOST_IN_CYCLE || !read_task_of(edge, &task) || !is_stuck(&task) ||
             task.deadline != NO_DEADLINE) {
             return 0;
         }
@@ -132,18 +170,17 @@ static uint64_t check_cycle(const aco_task_t *first)
     return sum;
 }
 
-static void put_edge(aco_i_text_t *text, const aco_task_t *at)
+static void put_edge(aco_i_text_t *text, const edge_t *edge)
 {
     aco_task_t task, holder;
     aco_i_place_t place;
-    const aco_task_t *next = find_edge(at)->holder;
-    if (!read_task(at, &task)) {
+    if (!read_task_of(edge, &task)) {
         return;
     }
     aco_i_place_of(&task, &place);
     aco_i_put_task(text, &task, &place, aco_i_clock());
     aco_i_put_frames(text, &place);
-    if (next != NULL && read_task(next, &holder)) {
+    if (read_task_of(find_edge(edge->holder), &holder)) {
         int is_lock = task.reason == FOR_MUTEX || task.reason == FOR_RWLOCK;
         aco_i_put(text, is_lock ? "  which is held by task " : "  which is waited for: task ");
         aco_i_put_number(text, holder.id, 10);
@@ -152,17 +189,17 @@ static void put_edge(aco_i_text_t *text, const aco_task_t *at)
     }
 }
 
-static void tell_cycle(const aco_task_t *first)
+static void tell_cycle(const edge_t *first)
 {
     aco_i_text_t text = {.fd = STDERR_FILENO};
-    const aco_task_t *at = first;
+    const edge_t *edge = first;
     aco_i_find_modules();
     aco_i_begin_places();
     aco_i_put(&text, "aco: watchdog: deadlock: these tasks wait for each other:\n");
     do {
-        put_edge(&text, at);
-        at = find_edge(at)->holder;
-    } while (at != first);
+        put_edge(&text, edge);
+        edge = find_edge(edge->holder);
+    } while (edge != first);
     aco_i_end_places();
     aco_i_flush(&text);
 }
@@ -170,7 +207,7 @@ static void tell_cycle(const aco_task_t *first)
 static void look_for_cycles(void)
 {
     for (unsigned i = 0; i < CT_SLOTS; i++) {
-        const aco_task_t *first = follow(&edges[i], i + 1);
+        const edge_t *first = follow(&edges[i], i + 1);
         uint64_t sum = first == NULL ? 0 : check_cycle(first);
         if (sum == 0) {
             continue;
@@ -194,10 +231,11 @@ static void look_for_holders(int64_t limit)
     for (unsigned i = 0; i < CT_SLOTS; i++) {
         aco_task_t task, holder;
         const edge_t *edge = &edges[i];
-        if (edge->task == NULL || !read_task(edge->task, &task) ||
-            !read_task(edge->holder, &holder) || holder.loop == NULL || !is_stuck(&task) ||
-            !is_stuck(&holder) || (task.reason != FOR_MUTEX && task.reason != FOR_RWLOCK) ||
-            find_edge(edge->holder)->task != NULL || now - task.since < limit ||
+        if (edge->holder == 0 || !read_task_of(edge, &task) ||
+            !read_task_of(find_edge(edge->holder), &holder) || holder.loop == NULL ||
+            !is_stuck(&task) || !is_stuck(&holder) ||
+            (task.reason != FOR_MUTEX && task.reason != FOR_RWLOCK) ||
+            find_edge(edge->holder)->holder != 0 || now - task.since < limit ||
             now - holder.since < limit || !aco_i_is_thread_asleep(holder.loop)) {
             continue;
         }
@@ -209,7 +247,7 @@ static void look_for_holders(int64_t limit)
             aco_i_find_modules();
             aco_i_begin_places();
             aco_i_put(&text, "aco: watchdog: a lock is held over a wait, and others want it:\n");
-            put_edge(&text, edge->task);
+            put_edge(&text, edge);
             aco_i_place_of(&holder, &place);
             aco_i_put_task(&text, &holder, &place, now);
             aco_i_put_frames(&text, &place);
@@ -300,6 +338,9 @@ void aco_i_look_for_knots(runtime_t **runtimes, int ct, int64_t limit)
     ct_edges = 0;
     for (int i = 0; i < ct; i++) {
         aco_i_each_task(runtimes[i], add_edges, NULL);
+    }
+    for (int i = 0; i < ct && ct_edges != 0; i++) {
+        aco_i_each_task(runtimes[i], find_holder, NULL);
     }
     if (ct_edges != 0) {
         look_for_cycles();

@@ -101,16 +101,42 @@ static outcome_t wait_again(queue_t *queue, lock_t *queue_lock, aco_task_t *self
     return wait_in_place(self, queue_lock, reason);
 }
 
+/* ==== Owners ================================================================================= */
+
+/*
+ * An owner is a number that is used once: task structs, and the thread-local memory of threads, are
+ * used again. Where addresses have 32 bits, tasks would have to be made 2^32 times while one of
+ * them has the lock.
+ */
+static __attribute__((noinline)) aco_task_t *thread_with_id(void)
+{
+    aco_task_t *self = &aco_i_thread_task;
+    self->id = self->id != 0 ? self->id : aco_i_new_id();
+    return self;
+}
+
+/* As aco_i_self(), with an id in any case. */
+static inline aco_task_t *self_with_id(void)
+{
+    loop_t *loop = aco_i_loop;
+    return loop != NULL && loop->running != NULL ? loop->running : thread_with_id();
+}
+
+static inline uintptr_t owner_for(const aco_task_t *self)
+{
+    return (uintptr_t)self->id;
+}
+
 /* ==== Mutexes ================================================================================ */
 
 /* If tasks wait for a mutex without an owner, one was woken and will try to lock it. */
-static int try_lock(aco_mutex_t *mutex, aco_task_t *self)
+static int try_lock(aco_mutex_t *mutex, uintptr_t self)
 {
-    aco_task_t *owner = NULL;
+    uintptr_t owner = 0;
     if (is_alone()) {
         owner = mutex->owner;
-        mutex->owner = owner == NULL ? self : owner;
-        return owner == NULL;
+        mutex->owner = owner == 0 ? self : owner;
+        return owner == 0;
     }
     return __atomic_compare_exchange_n(&mutex->owner, &owner, self, 0, __ATOMIC_ACQUIRE,
                                        __ATOMIC_RELAXED);
@@ -118,25 +144,26 @@ static int try_lock(aco_mutex_t *mutex, aco_task_t *self)
 
 static __attribute__((noinline)) int lock_slowly(aco_mutex_t *mutex, aco_task_t *self)
 {
-    if (__atomic_load_n(&mutex->owner, __ATOMIC_RELAXED) == self) {
+    uintptr_t me = owner_for(self);
+    if (__atomic_load_n(&mutex->owner, __ATOMIC_RELAXED) == me) {
         errno = EDEADLK;
         return -1;
     }
     lock(&mutex->lock);
-    if (try_lock(mutex, self)) {
+    if (try_lock(mutex, me)) {
         unlock(&mutex->lock);
         return 0;
     }
     self->node.lost_at = 0;
     outcome_t outcome = wait_in(&mutex->waiting, &mutex->lock, self, FOR_MUTEX);
-    while (outcome == WAIT_EVENT && __atomic_load_n(&mutex->owner, __ATOMIC_RELAXED) != self) {
-        if (try_lock(mutex, self)) {
+    while (outcome == WAIT_EVENT && __atomic_load_n(&mutex->owner, __ATOMIC_RELAXED) != me) {
+        if (try_lock(mutex, me)) {
             mutex->is_woken = 0; /* which is its owner's, and of who was woken */
             return 0;
         }
         lock(&mutex->lock);
         mutex->is_woken = 0;
-        if (try_lock(mutex, self)) {
+        if (try_lock(mutex, me)) {
             unlock(&mutex->lock);
             return 0;
         }
@@ -147,13 +174,13 @@ static __attribute__((noinline)) int lock_slowly(aco_mutex_t *mutex, aco_task_t 
 
 int aco_mutex_lock(aco_mutex_t *mutex)
 {
-    aco_task_t *self = aco_i_self();
-    return try_lock(mutex, self) ? 0 : lock_slowly(mutex, self);
+    aco_task_t *self = self_with_id();
+    return try_lock(mutex, owner_for(self)) ? 0 : lock_slowly(mutex, self);
 }
 
 int aco_mutex_try_lock(aco_mutex_t *mutex)
 {
-    if (try_lock(mutex, aco_i_self())) {
+    if (try_lock(mutex, owner_for(self_with_id()))) {
         return 0;
     }
     errno = EBUSY;
@@ -166,8 +193,8 @@ static inline void unlock_slowly(aco_mutex_t *mutex)
     lock(&mutex->lock);
     node_t *first = mutex->is_woken ? NULL : aco_i_claim_first(&mutex->waiting, WAIT_EVENT);
     aco_task_t *task = first != NULL ? first->task : NULL;
-    aco_task_t *owner = first != NULL && is_impatient(first) ? task : NULL;
-    mutex->is_woken |= owner != task;
+    uintptr_t owner = first != NULL && is_impatient(first) ? owner_for(task) : 0;
+    mutex->is_woken |= task != NULL && owner == 0;
     __atomic_store_n(&mutex->owner, owner, __ATOMIC_RELEASE);
     unlock(&mutex->lock);
     if (task != NULL) {
@@ -177,14 +204,14 @@ static inline void unlock_slowly(aco_mutex_t *mutex)
 
 int aco_mutex_unlock(aco_mutex_t *mutex)
 {
-    const aco_task_t *self = aco_i_self();
+    uintptr_t self = owner_for(self_with_id());
     if (__atomic_load_n(&mutex->owner, __ATOMIC_RELAXED) != self) {
         aco_i_misuse_of("aco_mutex_unlock",
                         "the caller has not locked it: unlock it where it was "
                         "locked");
     }
     if (is_alone() && mutex->waiting.first == NULL) {
-        mutex->owner = NULL;
+        mutex->owner = 0;
     } else {
         unlock_slowly(mutex);
     }
@@ -198,13 +225,13 @@ enum { READER, WRITER, GIVEN };
 
 static int is_open_to(const aco_rwlock_t *rwlock, size_t kind)
 {
-    return rwlock->writer == NULL && (kind == READER || rwlock->ct_readers == 0);
+    return rwlock->writer == 0 && (kind == READER || rwlock->ct_readers == 0);
 }
 
 static void let_in(aco_rwlock_t *rwlock, aco_task_t *task, size_t kind)
 {
     rwlock->ct_readers += kind == READER;
-    rwlock->writer = kind == WRITER ? task : NULL;
+    rwlock->writer = kind == WRITER ? owner_for(task) : 0;
 }
 
 /* Wakes whoever could enter from the head of the queue: a writer, or readers; unless some who were
@@ -275,9 +302,9 @@ static int is_open_to_new(const aco_rwlock_t *rwlock, size_t kind)
 
 static int enter(aco_rwlock_t *rwlock, size_t kind, int may_wait)
 {
-    aco_task_t *self = aco_i_self();
+    aco_task_t *self = self_with_id();
     lock(&rwlock->lock);
-    int is_writer = rwlock->writer == self;
+    int is_writer = rwlock->writer == owner_for(self);
     if (!is_writer && is_open_to_new(rwlock, kind)) {
         let_in(rwlock, self, kind);
         unlock(&rwlock->lock);
@@ -313,15 +340,15 @@ int aco_rwlock_try_write_lock(aco_rwlock_t *rwlock)
 
 int aco_rwlock_unlock(aco_rwlock_t *rwlock)
 {
-    const aco_task_t *self = aco_i_self();
+    uintptr_t self = owner_for(self_with_id());
     lock(&rwlock->lock);
-    if (rwlock->writer != NULL ? rwlock->writer != self : rwlock->ct_readers == 0) {
+    if (rwlock->writer != 0 ? rwlock->writer != self : rwlock->ct_readers == 0) {
         aco_i_misuse_of("aco_rwlock_unlock",
                         "the caller has not locked it: unlock it where it was "
                         "locked");
     }
-    rwlock->ct_readers -= rwlock->writer == NULL;
-    rwlock->writer = NULL;
+    rwlock->ct_readers -= rwlock->writer == 0;
+    rwlock->writer = 0;
     unlock_and_wake(rwlock);
     return 0;
 }
@@ -330,8 +357,8 @@ int aco_rwlock_unlock(aco_rwlock_t *rwlock)
 
 int aco_cond_wait(aco_cond_t *cond, aco_mutex_t *mutex)
 {
-    aco_task_t *self = aco_i_self();
-    if (__atomic_load_n(&mutex->owner, __ATOMIC_RELAXED) != self) {
+    aco_task_t *self = self_with_id();
+    if (__atomic_load_n(&mutex->owner, __ATOMIC_RELAXED) != owner_for(self)) {
         aco_i_misuse_of("aco_cond_wait", "the caller has not locked the mutex: lock it before");
     }
     lock(&cond->lock);

@@ -67,6 +67,16 @@ static int add_chunk(loop_t *loop)
     return 0;
 }
 
+uint64_t aco_i_new_id(void)
+{
+    static uint64_t last;
+    uint64_t id = add_to(&last, 1);
+    if (aco_unlikely((uintptr_t)id == 0)) { /* where addresses have 32 bits */
+        id = add_to(&last, 1);
+    }
+    return id;
+}
+
 aco_task_t *aco_i_new_task(loop_t *loop, void *(*fn)(void *), void *arg)
 {
     if (loop->free_tasks == NULL) {
@@ -81,12 +91,11 @@ aco_task_t *aco_i_new_task(loop_t *loop, void *(*fn)(void *), void *arg)
     aco_task_t *task = loop->free_tasks;
     loop->free_tasks = task->next;
     loop->ct_free_tasks--;
-    static uint64_t last_id;
     size_t sz = sizeof(*task);
     __asm__("" : "+r"(sz)); /* compilers that know it use an instruction that starts slowly */
     memset(task, 0, sz);
     task->runtime = loop->runtime;
-    task->id = add_to(&last_id, 1);
+    task->id = aco_i_new_id();
     task->state = TASK_NEW;
     task->fn = fn;
     task->arg = arg;

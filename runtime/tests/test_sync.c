@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What tasks of one thread and of several do with mutexes and similar, and threads that run none.
  */
+#include "aco_bindings.h"
 #include "tasks.h"
 
 #include <pthread.h>
@@ -52,7 +53,7 @@ static void a_mutex_lets_one_in(void **state)
         pthread_join(thread, NULL);
         assert_int_equal(ct_rounds, (CT + 1) * ROUNDS);
     }
-    assert_null(mutex.owner);
+    assert_true(mutex.owner == 0);
 }
 
 static char order[8];
@@ -129,7 +130,7 @@ static void *gives_up_after_a_loss(void *arg)
     CHECK(aco_join(first, NULL) == 0);
     CHECK(aco_mutex_unlock(&mutex) == 0);
     CHECK(aco_join(second, NULL) == 0);
-    CHECK(strcmp(order, "b") == 0 && mutex.owner == NULL);
+    CHECK(strcmp(order, "b") == 0 && mutex.owner == 0);
     return arg;
 }
 
@@ -365,6 +366,55 @@ static void who_always_loses_is_given_the_lock(void **state)
     }
 }
 
+/* ==== Owners ================================================================================= */
+
+/* The structs of tasks, and the thread-local memory of threads, are used again. */
+static void *locks_for_good(void *arg)
+{
+    CHECK(aco_mutex_lock(&mutex) == 0);
+    CHECK(aco_rwlock_write_lock(&rwlock) == 0);
+    return arg;
+}
+
+static void *finds_them_locked(void *arg)
+{
+    aco_i_scope_t scope = aco_i_enter_timed(MS);
+    CHECK_FAILS(aco_mutex_lock(&mutex), ETIMEDOUT);
+    CHECK_FAILS(aco_rwlock_write_lock(&rwlock), ETIMEDOUT);
+    CHECK_FAILS(aco_rwlock_read_lock(&rwlock), ETIMEDOUT);
+    aco_i_leave(&scope);
+    CHECK_FAILS(aco_mutex_try_lock(&mutex), EBUSY);
+    CHECK_FAILS(aco_rwlock_try_write_lock(&rwlock), EBUSY);
+    return arg;
+}
+
+static void *follows_an_owner(void *arg)
+{
+    aco_task_t *task = aco_spawn(locks_for_good, NULL), *next = NULL;
+    CHECK(aco_join(task, NULL) == 0);
+    next = aco_spawn(finds_them_locked, NULL);
+    CHECK(next == task);
+    CHECK(aco_join(next, NULL) == 0);
+    return arg;
+}
+
+static void an_owner_that_has_ended_owns_on(void **state)
+{
+    (void)state;
+    void *(*const fns[])(void *) = {locks_for_good, finds_them_locked};
+    run_tasks(follows_an_owner, NULL);
+    memset(&mutex, 0, sizeof(mutex));
+    memset(&rwlock, 0, sizeof(rwlock));
+    for (int i = 0; i < 2; i++) {
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, fns[i], NULL), 0);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+    }
+    assert_int_equal(ct_failed, 0);
+    memset(&mutex, 0, sizeof(mutex));
+    memset(&rwlock, 0, sizeof(rwlock));
+}
+
 /* ==== Conditions ============================================================================= */
 
 static aco_cond_t cond;
@@ -409,7 +459,7 @@ static void *passes_tokens(void *arg)
     {
         CHECK_FAILS(aco_cond_wait(&cond, &mutex), ETIMEDOUT);
     }
-    CHECK(mutex.owner == aco_self()); /* locked again all the same */
+    CHECK(mutex.owner == (uintptr_t)aco_task_id(aco_self())); /* locked again all the same */
     CHECK(aco_mutex_unlock(&mutex) == 0);
     return arg;
 }
@@ -499,6 +549,7 @@ int main(void)
         cmocka_unit_test(an_rwlock_lets_readers_share),
         cmocka_unit_test(who_has_lost_keeps_its_place),
         cmocka_unit_test(who_always_loses_is_given_the_lock),
+        cmocka_unit_test(an_owner_that_has_ended_owns_on),
         cmocka_unit_test(a_condition_wakes_who_waits),
         cmocka_unit_test(counts_are_kept),
     };
