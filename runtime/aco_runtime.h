@@ -38,7 +38,8 @@
  *   - Misuse that can be seen ends in one line on stderr and abort().
  *   - In a child after fork(), the runtime is off: the calling task goes on alone, as a thread
  *     outside of tasks, and its end ends the process by exit(0), as that of a last thread does.
- *     All other tasks are the parent's, so the child must not wait for them.
+ *     All other tasks are the parent's, so the child must not wait for them. What the task has
+ *     locked, and its task-local values, are the child's own; a deadline does not count in it.
  */
 #ifndef ACO_RUNTIME_H
 #define ACO_RUNTIME_H

@@ -430,7 +430,8 @@ struct runtime_s {
     aco_task_t *first_any, *last_any;     /* may start on any thread; first_any is atomic, too */
     helpers_t *helpers[CT_HELPERS_KINDS]; /* NULL: not needed so far */
     int most_helpers[CT_HELPERS_KINDS];
-    runtime_t *next; /* of the process */
+    runtime_t *next;  /* of the process */
+    int is_of_parent; /* in a child after fork(): none of its tasks runs */
 };
 
 extern SHARED __thread loop_t *aco_i_loop; /* that runs on this thread */
@@ -613,6 +614,8 @@ HIDDEN aco_task_t *aco_i_make(const aco_task_options_t *options, void *(*fn)(voi
 /* Waits for the end of a task that remains to be joined. */
 HIDDEN int aco_i_wait_for_end(aco_task_t *task, aco_task_t *self);
 HIDDEN void aco_i_run_destructors(aco_task_t *task);
+/* In a child, the task that has called fork(), and goes on as this thread; else NULL. */
+extern HIDDEN __thread aco_task_t *aco_i_forked_task;
 /* A task in no loop; NULL with ENOMEM. */
 HIDDEN aco_task_t *aco_i_new_task(loop_t *loop, void *(*fn)(void *), void *arg);
 HIDDEN void aco_i_free_task(aco_task_t *task);
@@ -631,6 +634,8 @@ HIDDEN void aco_i_each_task(runtime_t *runtime,
 SHARED ACO_NORETURN void aco_i_misuse_of(const char *call, const char *rule);
 
 /* ---- run.c ---- */
+/* How often this process, and those that it is a child of, are the child of a fork(). */
+extern HIDDEN unsigned aco_i_ct_forks;
 /* A runtime whose first loop, the caller's, may run; NULL with errno. */
 HIDDEN runtime_t *aco_i_begin_runtime(const aco_run_options_t *options);
 HIDDEN void aco_i_end_runtime(runtime_t *runtime);

@@ -188,17 +188,25 @@ static void close_one(int *fd)
     }
 }
 
+unsigned aco_i_ct_forks;
+
 /* A child has none of the runtimes: their threads are not there, and their epoll instances are the
  * parent's, too. */
 static void begin_child(void)
 {
-    if (aco_i_loop != NULL && aco_i_loop->running != NULL) {
-        aco_i_loop->running->state = TASK_IN_CHILD;
+    aco_task_t *task = aco_i_loop != NULL ? aco_i_loop->running : NULL;
+    if (task != NULL) {
+        task->state = TASK_IN_CHILD;
+        aco_i_forked_task = task;
+        aco_i_thread_task.id = task->id; /* so it owns the locks of the task */
     }
     aco_i_loop = NULL;
+    aco_i_ct_forks++;
     memset(&all.lock, 0, sizeof(all.lock)); /* perhaps of a thread that is not there */
     runtime_t **link = &all.first;
     for (; *link != NULL; link = &(*link)->next) {
+        (*link)->is_of_parent = 1;
+        memset(&(*link)->lock, 0, sizeof((*link)->lock));
         for (int i = 0; i < (*link)->ct_loops; i++) {
             loop_t *loop = &(*link)->loops[i];
             close_one(&loop->event_fd);

@@ -10,12 +10,21 @@
 
 /* ==== Queues ================================================================================= */
 
+/* As aco_i_claim(). In a child after fork(), tasks of the parent stand in queues, but don't run. */
+static inline int claim(aco_task_t *task, outcome_t outcome)
+{
+    if (aco_unlikely(aco_i_ct_forks != 0) && task->runtime != NULL && task->runtime->is_of_parent) {
+        return 0;
+    }
+    return aco_i_claim(task, outcome);
+}
+
 node_t *aco_i_claim_first(queue_t *queue, outcome_t outcome)
 {
     node_t *node;
     while ((node = queue->first) != NULL) {
         dequeue(node);
-        if (aco_i_claim(node->task, outcome)) {
+        if (claim(node->task, outcome)) {
             return node;
         }
     }
@@ -245,7 +254,7 @@ static aco_task_t *wake_first(aco_rwlock_t *rwlock)
     while (is_free && kind == READER && (node = rwlock->waiting.first) != NULL &&
            is_open_to(rwlock, node->kind) && (first == NULL || node->kind == READER)) {
         dequeue(node);
-        if (!aco_i_claim(node->task, WAIT_EVENT)) {
+        if (!claim(node->task, WAIT_EVENT)) {
             continue;
         }
         kind = node->kind;

@@ -640,6 +640,15 @@ int aco_key_create(aco_key_t *key, void (*destructor)(void *))
     return 0;
 }
 
+__thread aco_task_t *aco_i_forked_task;
+
+/* The task whose values are the caller's; NULL: none. */
+static inline aco_task_t *task_with_values(void)
+{
+    aco_task_t *self = aco_self();
+    return aco_likely(self != NULL) ? self : aco_i_forked_task;
+}
+
 static int grow_locals(aco_task_t *task, size_t ct)
 {
     void **locals = (void **)aco_i_allocate(ct * sizeof(*locals));
@@ -659,7 +668,7 @@ static int grow_locals(aco_task_t *task, size_t ct)
 
 int aco_setspecific(aco_key_t key, const void *value)
 {
-    aco_task_t *self = aco_self();
+    aco_task_t *self = task_with_values();
     if (self == NULL || key >= __atomic_load_n(&keys.ct, __ATOMIC_ACQUIRE)) {
         errno = self == NULL ? EPERM : EINVAL;
         return -1;
@@ -673,7 +682,7 @@ int aco_setspecific(aco_key_t key, const void *value)
 
 void *aco_getspecific(aco_key_t key)
 {
-    const aco_task_t *self = aco_self();
+    const aco_task_t *self = task_with_values();
     return self != NULL && key < self->ct_locals ? self->locals[key] : NULL;
 }
 

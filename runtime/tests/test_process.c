@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
@@ -224,6 +225,9 @@ typedef struct {
     int ends[2]; /* of a pipe into which tasks write as they end */
     int conn[2]; /* a connection on whose first end a task waits */
     int has_read;
+    aco_mutex_t mutex; /* that the task has locked, and others want */
+    aco_rwlock_t rwlock;
+    aco_key_t key;
 } forked_t;
 
 static void *writes_at_its_end(void *arg)
@@ -246,6 +250,20 @@ static void *reads_conn(void *arg)
     return NULL;
 }
 
+static void *wants_mutex(void *arg)
+{
+    forked_t *f = (forked_t *)arg;
+    CHECK(aco_mutex_lock(&f->mutex) == 0 && aco_mutex_unlock(&f->mutex) == 0);
+    return NULL;
+}
+
+static void *wants_rwlock(void *arg)
+{
+    forked_t *f = (forked_t *)arg;
+    CHECK(aco_rwlock_write_lock(&f->rwlock) == 0 && aco_rwlock_unlock(&f->rwlock) == 0);
+    return NULL;
+}
+
 static void must(int is_true, int code)
 {
     if (!is_true) {
@@ -265,11 +283,33 @@ static int has_epoll(void)
     return ct != 0;
 }
 
+/* Its locks and values are still its own, and none of the tasks that wait for them gets them. */
+static void own_what_the_task_has(forked_t *f)
+{
+    must(aco_getspecific(f->key) == f, 20);
+    must(aco_setspecific(f->key, NULL) == 0 && aco_getspecific(f->key) == NULL, 21);
+    must(aco_mutex_lock(&f->mutex) < 0 && errno == EDEADLK, 22);
+    must(aco_rwlock_write_lock(&f->rwlock) < 0 && errno == EDEADLK, 23);
+    must(aco_rwlock_unlock(&f->rwlock) == 0 && aco_rwlock_write_lock(&f->rwlock) == 0, 24);
+#ifndef ACO_USE_TSAN /* which lets no such child start threads */
+    const void *last = f->mutex.waiting.last;
+    pthread_t thread;
+    alarm(60);
+    must(pthread_create(&thread, NULL, wants_mutex, f) == 0, 26);
+    while (__atomic_load_n(&f->mutex.waiting.last, __ATOMIC_ACQUIRE) == last) {
+        sched_yield();
+    }
+    must(aco_mutex_unlock(&f->mutex) == 0 && pthread_join(thread, NULL) == 0, 27);
+    must(aco_mutex_lock(&f->mutex) == 0, 28);
+#endif
+}
+
 /* What a task may do in a child. */
 static void live_without_runtime(forked_t *f)
 {
     char byte = 'c';
     int fds[2];
+    own_what_the_task_has(f);
     must(!has_epoll(), 9);
     must(aco_self() == NULL && aco_go(writes_at_its_end, f) < 0 && errno == EPERM, 10);
     must(pipe(fds) == 0 && aco_write(fds[1], &byte, 1) == 1 && aco_read(fds[0], &byte, 1) == 1, 11);
@@ -297,6 +337,9 @@ static void *returns_twice(void *arg)
     CHECK(aco_go(reads_conn, f) == 0);
     aco_yield();
     CHECK(aco_go(writes_at_its_end, f) == 0);
+    CHECK(aco_key_create(&f->key, NULL) == 0 && aco_setspecific(f->key, f) == 0);
+    CHECK(aco_mutex_lock(&f->mutex) == 0 && aco_rwlock_write_lock(&f->rwlock) == 0);
+    CHECK(aco_go(wants_mutex, f) == 0 && aco_go(wants_rwlock, f) == 0);
     aco_yield();
     CHECK(has_epoll());
     pid_t child = fork();
@@ -309,6 +352,7 @@ static void *returns_twice(void *arg)
     CHECK(waitpid(child, &status, 0) == child && has_exited(status, 0)); /* no other task runs */
     CHECK(says_nothing(f->ends[0]));
     CHECK(!f->has_read && write(f->conn[1], "x", 1) == 1);
+    CHECK(aco_rwlock_unlock(&f->rwlock) == 0 && aco_mutex_unlock(&f->mutex) == 0);
     return arg;
 }
 
