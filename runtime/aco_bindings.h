@@ -44,7 +44,7 @@ int aco_i_has_ended(aco_task_t *task);
 /* Frees a task after aco_i_await_end(). */
 void aco_i_free_ended(aco_task_t *task);
 
-/* The storage of a task that has ended. */
+/* The storage of a task that has ended, or that the caller has just made in its loop. */
 void *aco_i_storage(aco_task_t *task);
 
 /*

@@ -352,6 +352,11 @@ template <class F> bool is_in_time(std::int64_t ns, const char *call, F &&wait)
 
 template <class T> class task;
 
+namespace detail {
+template <class T, class G> struct continuation;
+template <class F, class T> F &callable_of(const task<T> &made);
+} // namespace detail
+
 /* A task that runs `f()`, as by aco_spawn(); with options, as by aco_go_with(). Nothing is
  * allocated for a callable of up to eight words and a result of up to six that move without
  * exceptions. Throws if there is no runtime or no memory, and what copying `f` throws. */
@@ -441,18 +446,15 @@ public:
                          [](void *storage, void *) { detail::stored<result>::destroy(storage); });
         }
     }
-    /* A task that calls `g` with what this one returns; it throws what this one does. */
+    /* A task that calls `g` with what this one returns; it throws what this one does. If it can't
+     * be made, or copying `g` throws, this one remains to be joined. */
     template <class G> auto then(G &&g) &&
     {
-        return spawn([next = std::decay_t<G>(std::forward<G>(g)),
-                      first = std::move(*this)]() mutable -> decltype(auto) {
-            if constexpr (std::is_void_v<T>) {
-                first.join();
-                return std::invoke(std::move(next));
-            } else {
-                return std::invoke(std::move(next), first.join());
-            }
-        });
+        using C = detail::continuation<T, std::decay_t<G>>;
+        valid("aco::task::then");
+        auto made = spawn(C{std::forward<G>(g), {}});
+        detail::callable_of<C>(made).first = std::move(*this);
+        return made;
     }
     template <class G> auto then(G &&g) &
     {
@@ -495,6 +497,37 @@ public:
         return task_;
     }
 };
+
+namespace detail {
+
+/* What task::then() spawns. */
+template <class T, class G> struct continuation {
+    G next;
+    task<T> first; /* moved here when nothing can fail any more */
+
+    decltype(auto) operator()()
+    {
+        if constexpr (std::is_void_v<T>) {
+            first.join();
+            return std::invoke(std::move(next));
+        } else {
+            return std::invoke(std::move(next), first.join());
+        }
+    }
+};
+
+/* The callable of a task that was just spawned, so has not begun. */
+template <class F, class T> F &callable_of(const task<T> &made)
+{
+    void *storage = aco_i_storage(made.handle());
+    if constexpr (fits<outcome<T>>) {
+        return stored<F>::at(storage);
+    } else {
+        return stored<with_room<F, T>>::at(storage).f;
+    }
+}
+
+} // namespace detail
 
 template <class F>
 auto spawn(const task_options &options, F &&f) -> task<std::invoke_result_t<std::decay_t<F>>>

@@ -165,6 +165,18 @@ void what_copies_throw_reaches_the_caller()
             CHECK(std::move(t).then([f = std::move(f)](int) mutable { return f(); }).join() == 5);
         });
         CHECK(ct > 0);
+        auto kept = spawn([] { return 1; });
+        ct = ct_failures([&](fragile &&f) {
+            aco::task<int> made;
+            try {
+                made = kept.then([f = std::move(f)](int) mutable { return f(); });
+            } catch (...) {
+                CHECK(kept.joinable());
+                throw;
+            }
+            CHECK(made.join() == 5);
+        });
+        CHECK(ct > 1);
         ct = ct_failures([](fragile &&f) { /* the result */
                                            CHECK(spawn([&f] { return fragile(f.left); }).join()() ==
                                                  5);
