@@ -76,6 +76,14 @@ static ssize_t write_to_fifo(int fd, const struct iovec *iov, int ct)
     return result;
 }
 
+/* A pipe without a free page, full to poll(), may have room in its last one. */
+static ssize_t write_to_full(int fd, const struct iovec *iov, int ct)
+{
+    ssize_t result = write_to_fifo(fd, iov, ct);
+    errno = result < 0 && errno == ENXIO ? EAGAIN : errno;
+    return result;
+}
+
 /* An eventfd takes no more than what is left of its count, of which poll() tells nothing. */
 static int is_eventfd(int fd)
 {
@@ -115,7 +123,8 @@ static ssize_t when_polled(const call_t *call, const struct iovec *iov, int ct, 
     ssize_t result = aco_i_libc.poll(&polled, 1, 0);
     if (result == 0) {
         errno = EAGAIN;
-        result = -1;
+        result = events == POLLOUT && aco_i_is_pipe(call->fd) ? write_to_full(call->fd, iov, ct)
+                                                              : -1;
     } else if (result > 0) {
         result = events == POLLIN          ? aco_i_libc.readv(call->fd, iov, ct)
                  : size_of(iov, ct) > most ? aco_i_libc.writev(call->fd, &chunk, 1)

@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -436,6 +437,25 @@ static void *opens_fifo(void *arg)
     return arg;
 }
 
+/* The last page of a FIFO that poll() calls full takes a little more. */
+static void *fills_fifo(void *arg)
+{
+    static char bytes[1 << 20];
+    int fd = open(fifo, O_RDWR | O_CLOEXEC);
+    struct pollfd polled = {fd, POLLOUT, 0};
+    int sz = fcntl(fd, F_GETPIPE_SZ) - 100, ct_unread = 0;
+    CHECK(sz > 0 && sz < (int)sizeof(bytes) && write(fd, bytes, (size_t)sz) == sz);
+    CHECK(poll(&polled, 1, 0) == 0);
+    aco_within(1)
+    {
+        CHECK(write(fd, bytes, 60) == 60);
+        CHECK_FAILS(write(fd, bytes, 60), ETIMEDOUT);
+    }
+    CHECK(ioctl(fd, FIONREAD, &ct_unread) == 0 && ct_unread == sz + 60);
+    CHECK(close(fd) == 0);
+    return arg;
+}
+
 static void test_fifo(void **state)
 {
     (void)state;
@@ -443,6 +463,7 @@ static void test_fifo(void **state)
     assert_int_equal(unlink(fifo), 0);
     assert_int_equal(mkfifo(fifo, 0600), 0);
     run_tasks(opens_fifo, NULL);
+    run_tasks(fills_fifo, NULL);
     assert_int_equal(unlink(fifo), 0);
 }
 
