@@ -20,7 +20,7 @@ need setpriv:util-linux
 . "$FOLDER/servers.sh"
 
 read -ra compiler <<<"$CC"
-readonly PATIENCE=120
+readonly PATIENCE=$((120 + ${LOAD:-1}))
 
 # build NAME PROGRAM OPTION...: $TMP/PROGRAM with hooks, $TMP/PROGRAM.plain without.
 build() {
