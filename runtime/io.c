@@ -76,14 +76,6 @@ static ssize_t write_to_fifo(int fd, const struct iovec *iov, int ct)
     return result;
 }
 
-/* A pipe without a free page, full to poll(), may have room in its last one. */
-static ssize_t write_to_full(int fd, const struct iovec *iov, int ct)
-{
-    ssize_t result = write_to_fifo(fd, iov, ct);
-    errno = result < 0 && errno == ENXIO ? EAGAIN : errno;
-    return result;
-}
-
 /* An eventfd takes no more than what is left of its count, of which poll() tells nothing. */
 static int is_eventfd(int fd)
 {
@@ -99,6 +91,22 @@ static ssize_t write_nonblocking(int fd, const struct iovec *iov, int ct)
     int error = errno;
     aco_i_libc.fcntl(fd, F_SETFL, flags);
     errno = error;
+    return result;
+}
+
+/* What poll() calls full may still not wait: a pipe without a free page has room in its last one,
+ * and an eventfd refuses some numbers at once. */
+static ssize_t write_to_full(int fd, const struct iovec *iov, int ct)
+{
+    ssize_t result = -1;
+    errno = EAGAIN;
+    if (is_eventfd(fd)) {
+        return write_nonblocking(fd, iov, ct);
+    }
+    if (aco_i_is_pipe(fd)) {
+        result = write_to_fifo(fd, iov, ct);
+        errno = result < 0 && errno == ENXIO ? EAGAIN : errno;
+    }
     return result;
 }
 
@@ -123,8 +131,7 @@ static ssize_t when_polled(const call_t *call, const struct iovec *iov, int ct, 
     ssize_t result = aco_i_libc.poll(&polled, 1, 0);
     if (result == 0) {
         errno = EAGAIN;
-        result = events == POLLOUT && aco_i_is_pipe(call->fd) ? write_to_full(call->fd, iov, ct)
-                                                              : -1;
+        result = events == POLLOUT ? write_to_full(call->fd, iov, ct) : -1;
     } else if (result > 0) {
         result = events == POLLIN          ? aco_i_libc.readv(call->fd, iov, ct)
                  : size_of(iov, ct) > most ? aco_i_libc.writev(call->fd, &chunk, 1)
@@ -348,6 +355,12 @@ ssize_t aco_readv(int fd, const struct iovec *iov, int ct)
     return until_done(&call, EPOLLIN, try_read, &moment);
 }
 
+/* TCP waits for data also if asked for none, but then does not look for it. */
+static int has_waited_for_none(const call_t *call)
+{
+    return errno == EAGAIN && call->has_waited && is_tcp(call->fd);
+}
+
 ssize_t aco_recvfrom(int fd, void *buf, size_t sz, int flags, struct sockaddr *addr,
                      socklen_t *addr_sz)
 {
@@ -358,9 +371,14 @@ ssize_t aco_recvfrom(int fd, void *buf, size_t sz, int flags, struct sockaddr *a
     if (!is_in_task() || call.entry == NULL) {
         return aco_i_libc.recvfrom(fd, buf, sz, flags, addr, addr_sz);
     }
+    int before = errno;
     ssize_t result = receive(&call, try_recv);
-    if (sz == 0 && result < 0 && errno == EAGAIN && call.has_waited && is_tcp(fd)) {
-        return 0; /* TCP waits for data also if asked for none, but then does not look for it */
+    if (result < 0 && sz == 0 && has_waited_for_none(&call)) {
+        if (addr != NULL) {
+            *addr_sz = 0;
+        }
+        errno = before;
+        return 0;
     }
     return is_short(&call, result, sz) ? receive_whole(&call, result, sz, try_recv) : result;
 }
@@ -377,7 +395,16 @@ ssize_t aco_recvmsg(int fd, struct msghdr *msg, int flags)
         return aco_i_libc.recvmsg(fd, msg, flags);
     }
     moment_t moment;
+    int before = errno;
     ssize_t result = until_done(&call, EPOLLIN, try_recvmsg, &moment);
+    if (result < 0 && has_waited_for_none(&call) &&
+        size_of(msg->msg_iov, (int)msg->msg_iovlen) == 0) {
+        msg->msg_namelen = msg->msg_name != NULL ? 0 : msg->msg_namelen;
+        msg->msg_controllen = 0;
+        msg->msg_flags = 0;
+        errno = before;
+        return 0;
+    }
     if ((flags & MSG_WAITALL) == 0 || result <= 0 || msg->msg_controllen != 0) {
         return result; /* descriptors that came along end what is received at once */
     }

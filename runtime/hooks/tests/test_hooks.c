@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/select.h>
 #include <sys/socket.h>
@@ -456,6 +457,47 @@ static void *fills_fifo(void *arg)
     return arg;
 }
 
+/* To poll() it is full; what is no count it refuses all the same. */
+static void *fills_eventfd(void *arg)
+{
+    int fd = eventfd(0, EFD_CLOEXEC);
+    uint64_t most = UINT64_MAX - 1, none = UINT64_MAX;
+    CHECK(fd >= 0 && write(fd, &most, sizeof(most)) == sizeof(most));
+    aco_within(1)
+    {
+        CHECK_FAILS(write(fd, &none, sizeof(none)), EINVAL);
+        CHECK_FAILS(write(fd, &most, sizeof(most)), ETIMEDOUT);
+    }
+    CHECK(close(fd) == 0);
+    return arg;
+}
+
+/* TCP waits for data also if asked for none. */
+static void *receives_none(void *arg)
+{
+    struct sockaddr_in addr, from;
+    socklen_t sz = sizeof(from);
+    struct timeval soon = {0, 1000};
+    struct msghdr msg = {.msg_name = &from, .msg_namelen = sz, .msg_flags = -1};
+    int listener = bind_here(SOCK_STREAM, &addr), client = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(listen(listener, 1) == 0);
+    CHECK(connect(client, (struct sockaddr *)&addr, sizeof(addr)) == 0);
+    CHECK(setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &soon, sizeof(soon)) == 0);
+    errno = 0;
+    CHECK(recvmsg(client, &msg, 0) == 0 && msg.msg_flags == 0 && msg.msg_namelen == 0);
+    CHECK(recvfrom(client, NULL, 0, 0, (struct sockaddr *)&from, &sz) == 0 && sz == 0);
+    CHECK(errno == 0);
+    CHECK(close(client) == 0 && close(listener) == 0);
+    return arg;
+}
+
+static void test_at_limits(void **state)
+{
+    (void)state;
+    run_tasks(fills_eventfd, NULL);
+    run_tasks(receives_none, NULL);
+}
+
 static void test_fifo(void **state)
 {
     (void)state;
@@ -476,11 +518,12 @@ static void test_active(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_active),   cmocka_unit_test(test_close),
-        cmocka_unit_test(test_deadline), cmocka_unit_test(test_dup_onto_waited),
-        cmocka_unit_test(test_passed),   cmocka_unit_test(test_closed_unseen),
-        cmocka_unit_test(test_sleep),    cmocka_unit_test(test_signals),
-        cmocka_unit_test(test_children), cmocka_unit_test(test_fifo),
+        cmocka_unit_test(test_active),    cmocka_unit_test(test_close),
+        cmocka_unit_test(test_deadline),  cmocka_unit_test(test_dup_onto_waited),
+        cmocka_unit_test(test_passed),    cmocka_unit_test(test_closed_unseen),
+        cmocka_unit_test(test_sleep),     cmocka_unit_test(test_signals),
+        cmocka_unit_test(test_children),  cmocka_unit_test(test_fifo),
+        cmocka_unit_test(test_at_limits),
     };
     sigset_t set;
     sigemptyset(&set);
