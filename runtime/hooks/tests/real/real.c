@@ -16,6 +16,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -141,12 +142,37 @@ static int ct_waiting(void)
                                       : __atomic_load_n(&ct_about, __ATOMIC_SEQ_CST);
 }
 
+/* Whether no thread of the server runs any more: SIGSTOP reaches each at a time of its own. */
+static int is_stopped(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    const struct dirent *entry;
+    int has_run = 0;
+    CHECK(dir != NULL);
+    while ((entry = readdir(dir)) != NULL) {
+        char name[TEXT_SZ + 40], text[TEXT_SZ];
+        snprintf(name, sizeof(name), "%s/%.20s/stat", folder, entry->d_name);
+        int fd = entry->d_name[0] == '.' ? -1 : open(name, O_RDONLY);
+        ssize_t sz = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+        text[sz < 0 ? 0 : sz] = '\0';
+        has_run |= sz > 0 && strstr(text, ") T ") == NULL;
+        CHECK(fd < 0 || close(fd) == 0);
+    }
+    closedir(dir);
+    return !has_run;
+}
+
 static void prepare(void)
 {
+    char folder[TEXT_SZ];
     if (library.prepare != NULL) {
         library.prepare();
-    } else {
-        CHECK(kill(number_of("PID"), SIGSTOP) == 0);
+        return;
+    }
+    CHECK(kill(number_of("PID"), SIGSTOP) == 0);
+    snprintf(folder, sizeof(folder), "/proc/%d/task", number_of("PID"));
+    while (!is_stopped(folder)) {
+        usleep(1000);
     }
 }
 

@@ -198,3 +198,39 @@ is_ready_sshd() {
         while more=\$(pgrep -d , -P \$more); do all=\$all,\$more; done
         kill -9 \$(echo \$all | tr , ' ')"
 }
+
+make_slapd() {
+    local number
+    as_user mkdir "$DATA/slapd/db"
+    cat >"$DATA/slapd/conf" <<SLAPD
+include /etc/ldap/schema/core.schema
+modulepath /usr/lib/ldap
+moduleload back_mdb
+pidfile $DATA/slapd/pid
+argsfile $DATA/slapd/args
+database mdb
+directory $DATA/slapd/db
+maxsize 1073741824
+dbnosync
+suffix dc=test
+rootdn cn=admin,dc=test
+rootpw secret
+index cn,objectClass eq
+SLAPD
+    {
+        printf 'dn: dc=test\nobjectClass: dcObject\nobjectClass: organization\no: test\ndc: test\n\n'
+        printf 'dn: ou=people,dc=test\nobjectClass: organizationalUnit\nou: people\n\n'
+        for number in {0..39}; do
+            printf 'dn: cn=person %d,ou=people,dc=test\n' "$number"
+            printf 'objectClass: person\ncn: person %d\nsn: person\n\n' "$number"
+        done
+    } >"$DATA/slapd/people"
+    as_user slapadd -f "$DATA/slapd/conf" -l "$DATA/slapd/people"
+}
+
+command_slapd() {
+    COMMAND=(slapd -d 0 -h "ldap://127.0.0.1:$PORT" -f "$DATA/slapd/conf")
+    export LDAPNOINIT=1 # clients read no settings of this machine
+}
+
+is_ready_slapd() { :; }

@@ -6,7 +6,7 @@
 # inside of them; a server that is killed is an error; random use leaks nothing. LOAD is for how
 # many seconds that lasts (1), SEED its seed (1).
 #
-# parts: redis pg mariadb memcached curl openssl ssh
+# parts: redis pg mariadb memcached curl openssl ssh ldap
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -196,13 +196,28 @@ check_ssh() {
     compare kill 6 'wait: '
 }
 
+check_ldap() {
+    compiles_with ldap.h libldap-dev
+    need slapd:slapd
+    NAME=slapd PROGRAM=ldap
+    build ldap ldap -lldap -llber
+    start_server slapd
+    compare talk 30 '[40 in 6 pages]' '[30 at once]' 'Invalid credentials' 'Timed out' \
+        "Can't contact LDAP server"
+    check_release 100 Success
+    check_deadline "Can't contact LDAP server"
+    restart
+    check_load 10
+    compare kill 50 "Can't contact LDAP server"
+}
+
 # compiles_with HEADER PACKAGE OPTION...
 compiles_with() {
     echo "#include <$1>" | "${compiler[@]}" "${@:3}" -fsyntax-only -x c - 2>/dev/null ||
         lack "no $1: apt-get install $2"
 }
 
-(($# == 0)) && set -- redis pg mariadb memcached curl openssl ssh
+(($# == 0)) && set -- redis pg mariadb memcached curl openssl ssh ldap
 for part; do
     "check_$part"
     stop_server
