@@ -499,7 +499,8 @@ void aco_print_tasks(FILE *stream);
  * sigaction(2) do. */
 int aco_print_tasks_on(int signal);
 
-/* What the runtimes of the process have, and did so far. */
+/* What the runtimes of the process have, and did so far, with those that have ended: counts of what
+ * was done never fall. */
 typedef struct {
     uint64_t ct_tasks;    /* that have not ended */
     uint64_t ct_started;  /* tasks */

@@ -639,10 +639,18 @@ extern HIDDEN unsigned aco_i_ct_forks;
 /* A runtime whose first loop, the caller's, may run; NULL with errno. */
 HIDDEN runtime_t *aco_i_begin_runtime(const aco_run_options_t *options);
 HIDDEN void aco_i_end_runtime(runtime_t *runtime);
+/* Calls `fn` for each, and for one that stands for all that have ended. */
 HIDDEN void aco_i_each_runtime(void (*fn)(runtime_t *runtime, void *arg), void *arg);
-/* The runtimes there are, `most` at most, which then stay until each is untouched. In signal
- * handlers, too. Returns their number. */
-HIDDEN int aco_i_touch_runtimes(runtime_t **runtimes, int most);
+/* The runtimes there are, which stay until they are untouched; of these, `ct_left_out` are missing
+ * for lack of memory. In signal handlers, too. */
+typedef struct {
+    runtime_t **runtimes;
+    size_t ct, ct_left_out;
+    size_t mapped_sz; /* bytes; 0: they are in `few` */
+    runtime_t *few[16];
+} aco_i_touched_t;
+HIDDEN void aco_i_touch_all(aco_i_touched_t *touched);
+HIDDEN void aco_i_untouch_all(aco_i_touched_t *touched);
 
 /* ---- embed.c ---- */
 
@@ -841,6 +849,11 @@ HIDDEN void aco_i_put_task(aco_i_text_t *text, const aco_task_t *task, const aco
                            int64_t now);
 HIDDEN void aco_i_put_name(aco_i_text_t *text, const aco_task_t *task);
 
+/* ---- metrics.c ---- */
+
+/* Adds what the loops of a runtime have counted to what `sum` has. */
+HIDDEN void aco_i_add_counts(loop_t *sum, const runtime_t *runtime);
+
 /* ---- trace.c ---- */
 
 /* Has the loop of the caller's thread traced if ACO_TRACE asks for it, and no more. */
@@ -866,7 +879,7 @@ HIDDEN int aco_i_is_thread_asleep(const loop_t *loop);
 
 /* ---- knots.c ---- */
 /* Tells what it finds; is called every now and then. */
-HIDDEN void aco_i_look_for_knots(runtime_t **runtimes, int ct, int64_t limit);
+HIDDEN void aco_i_look_for_knots(const aco_i_touched_t *touched, int64_t limit);
 
 /* ---- report.c ---- */
 /* A detached thread that gets no signals, for as long as the process runs; 0, or -1 with errno. */

@@ -327,7 +327,7 @@ static void look_for_standstill(runtime_t *runtime)
     last.standstill_seen = s.sum;
 }
 
-void aco_i_look_for_knots(runtime_t **runtimes, int ct, int64_t limit)
+void aco_i_look_for_knots(const aco_i_touched_t *touched, int64_t limit)
 {
     size_t sz = CT_SLOTS * sizeof(*edges);
     void *memory = mmap(NULL, sz, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -336,18 +336,18 @@ void aco_i_look_for_knots(runtime_t **runtimes, int ct, int64_t limit)
     }
     edges = (edge_t *)memory;
     ct_edges = 0;
-    for (int i = 0; i < ct; i++) {
-        aco_i_each_task(runtimes[i], add_edges, NULL);
+    for (size_t i = 0; i < touched->ct; i++) {
+        aco_i_each_task(touched->runtimes[i], add_edges, NULL);
     }
-    for (int i = 0; i < ct && ct_edges != 0; i++) {
-        aco_i_each_task(runtimes[i], find_holder, NULL);
+    for (size_t i = 0; i < touched->ct && ct_edges != 0; i++) {
+        aco_i_each_task(touched->runtimes[i], find_holder, NULL);
     }
     if (ct_edges != 0) {
         look_for_cycles();
         look_for_holders(limit);
     }
-    for (int i = 0; i < ct; i++) {
-        look_for_standstill(runtimes[i]);
+    for (size_t i = 0; i < touched->ct; i++) {
+        look_for_standstill(touched->runtimes[i]);
     }
     munmap(memory, sz);
 }

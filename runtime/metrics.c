@@ -61,6 +61,20 @@ static READS_RACILY void add_durations(durations_t *sum, const durations_t *of)
     sum->sum += of->sum;
 }
 
+READS_RACILY void aco_i_add_counts(loop_t *sum, const runtime_t *runtime)
+{
+    for (int i = 0; i < runtime->ct_loops; i++) {
+        const loop_t *loop = &runtime->loops[i];
+        sum->ct_started += loop->ct_started;
+        sum->ct_switches += loop->ct_switches;
+        sum->ct_wakes += loop->ct_wakes;
+        sum->ct_polls += loop->ct_polls;
+        sum->ct_offloads += loop->ct_offloads;
+        add_durations(&sum->turns, &loop->turns);
+        add_durations(&sum->delays, &loop->delays);
+    }
+}
+
 static void add_metrics(runtime_t *runtime, void *arg)
 {
     metrics_t *metrics = (metrics_t *)arg;

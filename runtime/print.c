@@ -11,7 +11,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define MOST_RUNTIMES 64
 #define MOST_ENTRIES 1024u
 #define CT_SLOTS (2 * MOST_ENTRIES)
 #define CT_IDS 8                        /* of further tasks of an entry that are told */
@@ -279,29 +278,33 @@ static void put_list(aco_i_text_t *text)
 
 void aco_i_list_tasks(aco_i_text_t *text, const aco_i_registers_t *registers)
 {
-    runtime_t *runtimes[MOST_RUNTIMES];
+    aco_i_touched_t touched;
     aco_i_begin_places();
     if (list == NULL) {
         void *memory = mmap(NULL, sizeof(*list), PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         list = memory == MAP_FAILED ? NULL : (list_t *)memory;
     }
-    int ct = list == NULL ? 0 : aco_i_touch_runtimes(runtimes, MOST_RUNTIMES);
-    if (list != NULL) {
-        memset(list->slots, 0, sizeof(list->slots));
-        list->ct = list->ct_tasks = list->ct_left_out = 0;
-        list->until = aco_i_clock() + PLACES_TIME;
-        list->registers = registers;
-    }
-    for (int i = 0; i < ct; i++) {
-        aco_i_each_task(runtimes[i], collect, NULL);
-        aco_i_untouch(runtimes[i]);
-    }
-    if (list != NULL) {
-        put_list(text);
-    } else {
+    if (list == NULL) {
         aco_i_put(text, "no memory for a list of tasks\n");
+        aco_i_end_places();
+        return;
     }
+    memset(list->slots, 0, sizeof(list->slots));
+    list->ct = list->ct_tasks = list->ct_left_out = 0;
+    list->until = aco_i_clock() + PLACES_TIME;
+    list->registers = registers;
+    aco_i_touch_all(&touched);
+    for (size_t i = 0; i < touched.ct; i++) {
+        aco_i_each_task(touched.runtimes[i], collect, NULL);
+    }
+    put_list(text);
+    if (touched.ct_left_out != 0) {
+        aco_i_put(text, "and those of other runtimes, for which there is no memory: ");
+        aco_i_put_number(text, touched.ct_left_out, 10);
+        aco_i_put(text, "\n");
+    }
+    aco_i_untouch_all(&touched);
     aco_i_end_places();
 }
 

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -25,6 +26,10 @@ static struct {
     runtime_t *parents; /* in a child: the parent's, to which frames of its caller may refer */
     int is_fork_watched;
 } all;
+
+/* Stands for the runtimes that have ended: what these have counted. Under the same lock. */
+static loop_t ended_loop;
+static runtime_t ended = {.loops = &ended_loop, .ct_loops = 1};
 
 /* ==== A loop ================================================================================= */
 
@@ -217,6 +222,7 @@ static void begin_child(void)
     *link = all.parents;
     all.parents = all.first;
     all.first = NULL;
+    memset(&ended_loop, 0, sizeof(ended_loop));
     aco_i_forget_descriptors();
 }
 
@@ -249,6 +255,7 @@ static void take_from_list(runtime_t *runtime)
         link = &(*link)->next;
     }
     *link = runtime->next;
+    aco_i_add_counts(&ended_loop, runtime);
     unlock(&all.lock);
 }
 
@@ -306,23 +313,54 @@ static int run_first(runtime_t *runtime, void *(*fn)(void *), void *arg, void **
 void aco_i_each_runtime(void (*fn)(runtime_t *runtime, void *arg), void *arg)
 {
     lock(&all.lock);
+    fn(&ended, arg);
     for (runtime_t *runtime = all.first; runtime != NULL; runtime = runtime->next) {
         fn(runtime, arg);
     }
     unlock(&all.lock);
 }
 
-READS_RACILY int aco_i_touch_runtimes(runtime_t **runtimes, int most)
+/* Makes room in `touched` for `ct` runtimes, or as many as there is memory for. */
+static void make_room(aco_i_touched_t *touched, size_t ct)
 {
-    int ct = 0, is_locked = aco_i_try_to_lock(&all.lock);
-    for (runtime_t *runtime = all.first; runtime != NULL && ct < most; runtime = runtime->next) {
-        aco_i_touch(runtime);
-        runtimes[ct++] = runtime;
+    size_t sz = ct * sizeof(runtime_t *);
+    void *memory = MAP_FAILED;
+    if (ct > sizeof(touched->few) / sizeof(touched->few[0])) {
+        memory = mmap(NULL, sz, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     }
+    touched->mapped_sz = memory == MAP_FAILED ? 0 : sz;
+    touched->runtimes = memory == MAP_FAILED ? touched->few : (runtime_t **)memory;
+}
+
+READS_RACILY void aco_i_touch_all(aco_i_touched_t *touched)
+{
+    size_t most = 0, room;
+    int is_locked = aco_i_try_to_lock(&all.lock);
+    for (const runtime_t *runtime = all.first; runtime != NULL; runtime = runtime->next) {
+        most++;
+    }
+    make_room(touched, most);
+    room = touched->mapped_sz != 0 ? most : sizeof(touched->few) / sizeof(touched->few[0]);
+    touched->ct = 0;
+    for (runtime_t *runtime = all.first; runtime != NULL && touched->ct < room;
+         runtime = runtime->next) {
+        aco_i_touch(runtime);
+        touched->runtimes[touched->ct++] = runtime;
+    }
+    touched->ct_left_out = most - touched->ct;
     if (is_locked) {
         unlock(&all.lock);
     }
-    return ct;
+}
+
+void aco_i_untouch_all(aco_i_touched_t *touched)
+{
+    for (size_t i = 0; i < touched->ct; i++) {
+        aco_i_untouch(touched->runtimes[i]);
+    }
+    if (touched->mapped_sz != 0) {
+        munmap(touched->runtimes, touched->mapped_sz);
+    }
 }
 
 /* 0, or what is wrong with the options or the caller. */

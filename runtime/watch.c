@@ -15,7 +15,6 @@
 #define SECOND INT64_C(1000000000)
 #define SHORTEST_TICK 1000000 /* ns */
 #define LONGEST_TICK 100000000
-#define MOST_RUNTIMES 64
 
 static struct {
     int64_t limit, tick;
@@ -101,24 +100,23 @@ static READS_RACILY void watch_loop(loop_t *loop)
 
 static void watch_runtimes(int is_late)
 {
-    runtime_t *runtimes[MOST_RUNTIMES];
+    aco_i_touched_t touched;
     int64_t now = aco_i_clock();
-    int ct = aco_i_touch_runtimes(runtimes, MOST_RUNTIMES);
-    for (int i = 0; i < ct; i++) {
-        for (int j = 0; j < runtimes[i]->ct_loops; j++) {
+    aco_i_touch_all(&touched);
+    for (size_t i = 0; i < touched.ct; i++) {
+        const runtime_t *runtime = touched.runtimes[i];
+        for (int j = 0; j < runtime->ct_loops; j++) {
             if (is_late) { /* so may the others be: the process was stopped, or starved */
-                runtimes[i]->loops[j].watched.task = NULL;
+                runtime->loops[j].watched.task = NULL;
             }
-            watch_loop(&runtimes[i]->loops[j]);
+            watch_loop(&runtime->loops[j]);
         }
     }
     if (now - watch.looked_at >= SECOND / 2 && !is_late) {
         watch.looked_at = now;
-        aco_i_look_for_knots(runtimes, ct, watch.limit);
+        aco_i_look_for_knots(&touched, watch.limit);
     }
-    for (int i = 0; i < ct; i++) {
-        aco_i_untouch(runtimes[i]);
-    }
+    aco_i_untouch_all(&touched);
 }
 
 static void *run_watch(void *arg)

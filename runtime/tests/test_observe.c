@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "tasks.h"
 
+#include <pthread.h>
 #include <stdio.h>
 
 static char text[1 << 20];
@@ -76,7 +77,6 @@ static void *counts(void *arg)
     CHECK(number_of("aco_tasks_ready") == 1);
     CHECK(number_of("aco_tasks_running") == 1);
     CHECK(number_of("aco_tasks_waiting{for=\"aco_unpark\"}") == 2);
-    CHECK(number_of("aco_tasks_started_total") == 3);
     CHECK(number_of("aco_stacks_bytes") >= 3 * 4096);
     check_histogram("aco_turn_seconds");
     check_histogram("aco_wake_seconds");
@@ -123,11 +123,90 @@ static void delays_are_sampled(void **state)
     run_tasks(is_late, NULL);
 }
 
+/* Counts go on when a runtime has ended. */
+static const char *const totals[] = {"aco_tasks_started_total", "aco_switches_total",
+                                     "aco_wakes_total",         "aco_polls_total",
+                                     "aco_offloads_total",      "aco_turn_seconds_count",
+                                     "aco_turn_seconds_sum"};
+
+static void *does_little(void *arg)
+{
+    CHECK(aco_offload(sleeps, arg) == arg);
+    CHECK(aco_sleep(MS) == 0);
+    return arg;
+}
+
+static void counts_never_fall(void **state)
+{
+    double before[ARRAY_SZ(totals)];
+    int ct_runs = 3;
+    (void)state;
+    for (int run = 0; run < ct_runs; run++) {
+        print_to_text(aco_print_metrics);
+        for (size_t i = 0; i < ARRAY_SZ(totals); i++) {
+            before[i] = number_of(totals[i]);
+        }
+        run_tasks_on(1 + run, does_little, NULL);
+        print_to_text(aco_print_metrics);
+        for (size_t i = 0; i < ARRAY_SZ(totals); i++) {
+            assert_true(number_of(totals[i]) > before[i]);
+        }
+        assert_true(number_of(totals[0]) == before[0] + 1);
+    }
+}
+
+/* ==== Many runtimes ========================================================================== */
+
+#define CT_RUNTIMES 100
+static pthread_barrier_t all_run, all_end;
+
+static void *waits_for_all(void *arg)
+{
+    pthread_barrier_wait(&all_run);
+    pthread_barrier_wait(&all_end);
+    return arg;
+}
+
+static void *runs(void *arg)
+{
+    CHECK(aco_run(NULL, waits_for_all, arg, NULL) == 0);
+    return arg;
+}
+
+static void all_runtimes_are_listed(void **state)
+{
+    pthread_t threads[CT_RUNTIMES];
+    (void)state;
+    pthread_barrier_init(&all_run, NULL, CT_RUNTIMES + 1);
+    pthread_barrier_init(&all_end, NULL, CT_RUNTIMES + 1);
+    for (int i = 0; i < CT_RUNTIMES; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, runs, NULL), 0);
+    }
+    pthread_barrier_wait(&all_run);
+    print_to_text(aco_print_metrics);
+    double ct = number_of("aco_tasks"), ct_listed = 0;
+    print_to_text(aco_print_tasks);
+    for (const char *line = text; (line = strstr(line, "task ")) != NULL; line++) {
+        ct_listed += line == text || line[-1] == '\n';
+    }
+    for (const char *line = text; (line = strstr(line, "    and ")) != NULL; line++) {
+        ct_listed += strstr(line, " like it") != NULL ? strtod(line + 8, NULL) : 0;
+    }
+    pthread_barrier_wait(&all_end);
+    for (int i = 0; i < CT_RUNTIMES; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    assert_true(ct == CT_RUNTIMES);
+    assert_true(ct_listed == CT_RUNTIMES);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_are_told),
         cmocka_unit_test(delays_are_sampled),
+        cmocka_unit_test(counts_never_fall),
+        cmocka_unit_test(all_runtimes_are_listed),
     };
     return cmocka_run_group_tests_name("observe", tests, NULL, NULL);
 }
