@@ -492,11 +492,13 @@ int aco_wait_signal(const sigset_t *set, siginfo_t *info);
  * unless the program uses that itself. Once it has taken 5 s, further tasks have no backtraces. */
 void aco_print_tasks(FILE *stream);
 
-/* Prints that on stderr whenever the process gets `signal`, by a thread that waits for it. If it is
- * SIGABRT or that of a fault (SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP), the handler prints
- * the list, without malloc(), and then the signal does what it would have done; call it before
- * aco_run(), so that stack overflows are told, too. Fails as pipe2(2), pthread_create(3) and
- * sigaction(2) do. */
+/* Prints that on stderr whenever the process gets `signal`, by a thread that waits for it, and
+ * instead of what the signal did before: a former handler is not called. If it is SIGABRT or that
+ * of a fault (SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP), the handler prints the list,
+ * without malloc(), and then the signal does what it would have done: a former handler is called,
+ * from then on alone; without one, the process ends, even if the signal was ignored. Call it before
+ * aco_run(), so that stack overflows are told, too. In a child after fork() the list is that of the
+ * child, once it runs tasks. Fails as pthread_create(3), pthread_atfork(3) and sigaction(2) do. */
 int aco_print_tasks_on(int signal);
 
 /* What the runtimes of the process have, and did so far, with those that have ended: counts of what

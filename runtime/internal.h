@@ -639,6 +639,8 @@ extern HIDDEN unsigned aco_i_ct_forks;
 /* A runtime whose first loop, the caller's, may run; NULL with errno. */
 HIDDEN runtime_t *aco_i_begin_runtime(const aco_run_options_t *options);
 HIDDEN void aco_i_end_runtime(runtime_t *runtime);
+/* Has children forget what is the parent's; 0, or -1 with errno. */
+HIDDEN int aco_i_watch_fork(void);
 /* Calls `fn` for each, and for one that stands for all that have ended. */
 HIDDEN void aco_i_each_runtime(void (*fn)(runtime_t *runtime, void *arg), void *arg);
 /* The runtimes there are, which stay until they are untouched; of these, `ct_left_out` are missing
@@ -758,6 +760,7 @@ HIDDEN uintptr_t aco_i_function_at(uintptr_t pc);
 typedef struct {
     FILE *stream; /* NULL: to `fd` */
     int fd;
+    int error; /* errno of a write that has failed; nothing is written after that */
     size_t sz;
     char bytes[512];
 } aco_i_text_t;
@@ -780,6 +783,8 @@ HIDDEN int aco_i_is_function(uintptr_t pc, const char *prefix);
 /* Before and after the places of one listing, which one thread makes at a time. */
 HIDDEN void aco_i_begin_places(void);
 HIDDEN void aco_i_end_places(void);
+/* In a child after fork(), which may have come in the middle of a listing. */
+HIDDEN void aco_i_forget_places(void);
 
 /* ---- places.c ---- */
 
@@ -875,6 +880,8 @@ HIDDEN void aco_i_end_profile(loop_t *loop);
 /* ---- watch.c ---- */
 /* Starts the watchdog, once, if ACO_WATCHDOG asks for it. */
 HIDDEN void aco_i_begin_watch(void);
+/* In a child after fork(), which has no watchdog until a runtime begins. */
+HIDDEN void aco_i_forget_watch(void);
 HIDDEN int aco_i_is_thread_asleep(const loop_t *loop);
 
 /* ---- knots.c ---- */
@@ -886,6 +893,10 @@ HIDDEN void aco_i_look_for_knots(const aco_i_touched_t *touched, int64_t limit);
 HIDDEN int aco_i_start_thread(void *(*fn)(void *), void *arg);
 /* How many of these there are. */
 HIDDEN int aco_i_ct_own_threads(void);
+/* Has lists printed on signals in a child of a process that has asked for it. */
+HIDDEN void aco_i_begin_printing(void);
+/* In a child after fork(): the threads are the parent's. */
+HIDDEN void aco_i_forget_threads(void);
 /* Whether a list is printed because the process ends. */
 HIDDEN int aco_i_is_dying(void);
 /* Gives the caller's thread a stack for handlers, which may need more than is left of a task's,

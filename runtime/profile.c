@@ -59,7 +59,7 @@ static struct {
     pthread_mutex_t mutex; /* of what follows */
     int fd;                /* < 0: no profile is asked for */
     pid_t pid;
-    int has_failed; /* it was said that there are no timers */
+    int has_failed; /* something was said about it */
     int ct_loops;
     profile_t *first;
 } all = {.mutex = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
@@ -275,6 +275,15 @@ static int compare(const void *a, const void *b)
 
 /* ==== The file =============================================================================== */
 
+/* Says once why a profile is missing, or lacks something. Under the mutex. */
+static void say(const char *what, const char *why)
+{
+    if (!all.has_failed) {
+        fprintf(stderr, "aco: ACO_PROFILE: %s%s\n", what, why);
+        all.has_failed = 1;
+    }
+}
+
 /* Stacks with the same functions make one line, whose number is the sum of theirs. */
 static void put_lines(line_t *lines, size_t ct, char *texts)
 {
@@ -298,6 +307,9 @@ static void put_lines(line_t *lines, size_t ct, char *texts)
         aco_i_put(&text, "\n");
     }
     aco_i_flush(&text);
+    if (text.error != 0) {
+        say("the file is not whole: ", strerror(text.error));
+    }
 }
 
 /* Writes all that was counted so far; to a pipe, at the exit alone. Under the mutex. */
@@ -308,6 +320,7 @@ static void write_file(int is_exit)
     lines_t lines = {.text = {.stream = open_memstream(&texts, &sz)}};
     int is_file = ftruncate(all.fd, 0) == 0 && lseek(all.fd, 0, SEEK_SET) == 0;
     if (lines.text.stream == NULL) {
+        say("no memory for the file", "");
         return;
     }
     aco_i_find_modules();
@@ -324,10 +337,26 @@ static void write_file(int is_exit)
     free(texts);
 }
 
+/* Says so if the caller's thread can't have had all its samples. Under the mutex. */
+static void check_signal(void)
+{
+    struct sigaction action;
+    sigset_t blocked;
+    if (sigaction(SIGPROF, NULL, &action) == 0 &&
+        (!(action.sa_flags & SA_SIGINFO) || action.sa_sigaction != handle)) {
+        say("the program has set a handler of its own for SIGPROF: samples are missing", "");
+    } else if (pthread_sigmask(SIG_BLOCK, NULL, &blocked) == 0 && sigismember(&blocked, SIGPROF)) {
+        say("the program has blocked SIGPROF: samples are missing", "");
+    }
+}
+
 static void write_at_exit(void)
 {
     if (getpid() == all.pid) { /* not a child's end */
         pthread_mutex_lock(&all.mutex);
+        if (all.ct_loops != 0) {
+            check_signal();
+        }
         write_file(1);
         pthread_mutex_unlock(&all.mutex);
     }
@@ -429,9 +458,8 @@ void aco_i_begin_profile(loop_t *loop)
         all.ct_loops++;
         find_own_stack(profile);
     }
-    if ((profile == NULL || start_timer(profile) != 0) && !all.has_failed) {
-        fprintf(stderr, "aco: ACO_PROFILE: no timer of a thread's time: %s\n", strerror(errno));
-        all.has_failed = 1;
+    if (profile == NULL || start_timer(profile) != 0) {
+        say("no timer of a thread's time: ", strerror(errno));
     }
     pthread_mutex_unlock(&all.mutex);
     /* The handler must not be the first to use these on the thread: malloc() may be called then. */
@@ -453,6 +481,7 @@ void aco_i_end_profile(loop_t *loop)
         syscall(SYS_timer_delete, profile->timer);
     }
     pthread_mutex_lock(&all.mutex);
+    check_signal();
     profile->loop = NULL;
     if (--all.ct_loops == 0) {
         write_file(0);

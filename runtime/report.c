@@ -6,7 +6,7 @@
 #include "internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,27 +17,30 @@
 
 /* ==== While the process goes on ============================================================== */
 
+/* No descriptors: programs close those that they do not know, and children share them. */
 static struct {
     pthread_mutex_t mutex;
-    int pipe[2];
-    int is_ready;
+    sem_t requests;
+    int is_wanted; /* the process, or the one that it was forked from, has asked for it */
+    int is_ready;  /* there is a thread */
 } on_signal = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static void ask_for_list(int signal)
 {
     int error = errno;
     (void)signal;
-    while (write(on_signal.pipe[1], "", 1) < 0 && errno == EINTR) {
-    }
+    sem_post(&on_signal.requests);
     errno = error;
 }
 
-/* Is a thread of its own, so it also prints if all others hang. */
+/* Is a thread of its own, so it also prints if all others hang. Of several requests that have come
+ * meanwhile, it makes one. */
 static void *print_when_asked(void *arg)
 {
-    char byte;
     for (;;) {
-        if (read(on_signal.pipe[0], &byte, 1) == 1) {
+        if (sem_wait(&on_signal.requests) == 0) {
+            while (sem_trywait(&on_signal.requests) == 0) {
+            }
             aco_print_tasks(stderr);
         }
     }
@@ -68,32 +71,43 @@ int aco_i_start_thread(void *(*fn)(void *), void *arg)
     return 0;
 }
 
-/* Makes the pipe and the thread; 0, or -1 with errno. */
+/* 0, or -1 with errno. */
 static int start_printing(void)
 {
-    if (pipe2(on_signal.pipe, O_CLOEXEC) != 0) {
-        return -1;
+    pthread_mutex_lock(&on_signal.mutex);
+    if (!on_signal.is_ready) {
+        sem_init(&on_signal.requests, 0, 0);
+        on_signal.is_ready = aco_i_start_thread(print_when_asked, NULL) == 0;
     }
-    fcntl(on_signal.pipe[1], F_SETFL, O_NONBLOCK); /* if it is full, a list comes anyway */
-    if (aco_i_start_thread(print_when_asked, NULL) != 0) {
-        int error = errno;
-        close(on_signal.pipe[0]);
-        close(on_signal.pipe[1]);
-        errno = error;
-        return -1;
+    int result = on_signal.is_ready ? 0 : -1;
+    pthread_mutex_unlock(&on_signal.mutex);
+    return result;
+}
+
+void aco_i_begin_printing(void)
+{
+    if (on_signal.is_wanted) {
+        start_printing();
     }
-    on_signal.is_ready = 1;
-    return 0;
 }
 
 static int print_on(int signal)
 {
     struct sigaction action = {.sa_handler = ask_for_list, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
-    pthread_mutex_lock(&on_signal.mutex);
-    int result = on_signal.is_ready ? 0 : start_printing();
-    pthread_mutex_unlock(&on_signal.mutex);
-    return result == 0 ? sigaction(signal, &action, NULL) : -1;
+    if (aco_i_watch_fork() != 0 || start_printing() != 0) {
+        return -1;
+    }
+    on_signal.is_wanted = 1;
+    return sigaction(signal, &action, NULL);
+}
+
+void aco_i_forget_threads(void)
+{
+    static const pthread_mutex_t initial = PTHREAD_MUTEX_INITIALIZER;
+    ct_own_threads = 0;
+    on_signal.mutex = initial;
+    on_signal.is_ready = 0;
 }
 
 /* ==== When the process is about to end ======================================================= */
@@ -161,6 +175,7 @@ static void print_and_die(int number, siginfo_t *info, void *ucontext)
         pthread_sigmask(SIG_BLOCK, &set, NULL);
         syscall(SYS_tgkill, getpid(), tid, number);
     }
+    __atomic_store_n(&fatal.printing, 0, __ATOMIC_RELEASE); /* a former handler may go on */
     errno = error;
 }
 
@@ -198,6 +213,8 @@ static int print_before_end(int number)
         return -1;
     }
     if (!(former.sa_flags & SA_SIGINFO) || former.sa_sigaction != print_and_die) {
+        int is_ignored = !(former.sa_flags & SA_SIGINFO) && former.sa_handler == SIG_IGN;
+        former.sa_handler = is_ignored ? SIG_DFL : former.sa_handler;
         fatal.former[index_of(number)] = former;
     }
     return 0;

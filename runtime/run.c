@@ -224,10 +224,12 @@ static void begin_child(void)
     all.first = NULL;
     memset(&ended_loop, 0, sizeof(ended_loop));
     aco_i_forget_descriptors();
+    aco_i_forget_threads();
+    aco_i_forget_places();
+    aco_i_forget_watch();
 }
 
-/* 0, or -1 with errno. */
-static int watch_fork(void)
+int aco_i_watch_fork(void)
 {
     lock(&all.lock);
     int error = all.is_fork_watched ? 0 : pthread_atfork(NULL, NULL, begin_child);
@@ -418,8 +420,10 @@ runtime_t *aco_i_begin_runtime(const aco_run_options_t *options)
         aco_i_check_hooks();
     }
     aco_i_begin_watch();
-    runtime_t *runtime = watch_fork() != 0 ? NULL
-                                           : new_runtime(options == NULL ? &defaults : options);
+    aco_i_begin_printing();
+    runtime_t *runtime = aco_i_watch_fork() != 0
+                             ? NULL
+                             : new_runtime(options == NULL ? &defaults : options);
     if (runtime != NULL && begin_loop(&runtime->loops[0]) != 0) {
         int error = errno;
         end_loop(&runtime->loops[0]);

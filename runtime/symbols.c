@@ -155,6 +155,12 @@ void aco_i_end_places(void)
     }
 }
 
+void aco_i_forget_places(void)
+{
+    memset(&last, 0, sizeof(last));
+    memset(&places_lock, 0, sizeof(places_lock));
+}
+
 int aco_i_is_function(uintptr_t pc, const char *prefix)
 {
     const aco_i_module_t *module = aco_i_module_of(pc);

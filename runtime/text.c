@@ -13,10 +13,12 @@ void aco_i_flush(aco_i_text_t *text)
         fwrite(bytes, 1, text->sz, text->stream);
         text->sz = 0;
     }
+    text->sz = text->error != 0 ? 0 : text->sz;
     while (text->sz != 0) {
         ssize_t ct = aco_i_libc.write(text->fd, bytes, text->sz);
         if (ct < 0 && errno != EINTR) {
             text->sz = 0;
+            text->error = errno;
         } else if (ct > 0) {
             bytes += ct;
             text->sz -= (size_t)ct;

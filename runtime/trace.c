@@ -62,6 +62,7 @@ static struct {
     trace_t *first;
     int64_t start;
     int has_events;
+    int has_failed; /* the file can't be written any more */
     pid_t pid;
     char text[1 << 16];
 } all = {.mutex = PTHREAD_MUTEX_INITIALIZER};
@@ -227,14 +228,15 @@ void aco_i_trace_end_run(loop_t *loop, aco_task_t *task)
 
 /* ==== The file =============================================================================== */
 
-/* Writes what has been put; a full disk loses it. */
+/* Writes what has been put. After an error the trace ends there: a gap would spoil it all. */
 static void flush_file(void)
 {
     const char *bytes = all.text;
-    while (bytes != all.end) {
+    while (bytes != all.end && !all.has_failed) {
         ssize_t ct = aco_i_libc.write(all.fd, bytes, (size_t)(all.end - bytes));
         if (ct < 0 && errno != EINTR) {
-            break;
+            all.has_failed = 1;
+            fprintf(stderr, "aco: ACO_TRACE: the file ends early: %s\n", strerror(errno));
         }
         bytes += ct > 0 ? ct : 0;
     }

@@ -166,8 +166,16 @@ static void begin_watch(void)
     }
 }
 
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
 void aco_i_begin_watch(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, begin_watch);
+}
+
+void aco_i_forget_watch(void)
+{
+    static const pthread_once_t initial = PTHREAD_ONCE_INIT;
+    once = initial;
+    memset(&watch, 0, sizeof(watch));
 }

@@ -235,12 +235,29 @@ static void ignore(int signal)
     (void)signal;
 }
 
+/* The program takes the signal from the profile. */
+static void *handles(void *arg)
+{
+    signal(SIGPROF, ignore);
+    return exits(arg);
+}
+
+static void *blocks(void *arg)
+{
+    sigset_t set;
+    sigfillset(&set);
+    pthread_sigmask(SIG_SETMASK, &set, NULL);
+    burns_for(1);
+    return arg;
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
         const char *name;
         void *(*fn)(void *);
-    } programs[] = {{"shares", shares}, {"switches", switches}, {"forks", forks}, {"exits", exits}};
+    } programs[] = {{"shares", shares}, {"switches", switches}, {"forks", forks},
+                    {"exits", exits},   {"handles", handles},   {"blocks", blocks}};
     ct_threads = argc > 3 ? atoi(argv[3]) : 2;
     if (argc > 4) {
         signal(SIGPROF, ignore);

@@ -4,7 +4,11 @@
 #include "tasks.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static char text[1 << 20];
 
@@ -124,10 +128,9 @@ static void delays_are_sampled(void **state)
 }
 
 /* Counts go on when a runtime has ended. */
-static const char *const totals[] = {"aco_tasks_started_total", "aco_switches_total",
-                                     "aco_wakes_total",         "aco_polls_total",
-                                     "aco_offloads_total",      "aco_turn_seconds_count",
-                                     "aco_turn_seconds_sum"};
+static const char *const totals[] = {
+    "aco_tasks_started_total", "aco_switches_total",     "aco_wakes_total",     "aco_polls_total",
+    "aco_offloads_total",      "aco_turn_seconds_count", "aco_turn_seconds_sum"};
 
 static void *does_little(void *arg)
 {
@@ -200,13 +203,113 @@ static void all_runtimes_are_listed(void **state)
     assert_true(ct_listed == CT_RUNTIMES);
 }
 
+/* ==== Lists on a signal ====================================================================== */
+
+#define PATIENCE 30000 /* ms */
+
+/* Whether the list comes on stderr, which is a file, after a signal. */
+static void *is_listed(void *arg)
+{
+    int fd = *(int *)arg;
+    raise(SIGUSR1);
+    for (int i = 0; i < PATIENCE && strstr(text, "task ") == NULL; i++) {
+        aco_sleep(MS);
+        CHECK(pread(fd, text, sizeof(text) - 1, 0) >= 0);
+    }
+    CHECK(strstr(text, "task ") != NULL);
+    return NULL;
+}
+
+static int lists_in_child(int closes_all)
+{
+    char path[] = "/tmp/aco_child_XXXXXX";
+    int fd;
+    for (int i = STDERR_FILENO + 1; closes_all && i < 1024; i++) {
+        close(i);
+    }
+    fd = mkstemp(path);
+    unlink(path);
+    dup2(fd, STDERR_FILENO);
+    text[0] = '\0';
+    return aco_run(NULL, is_listed, &fd, NULL) == 0 && ct_failed == 0 ? 0 : 1;
+}
+
+/* A child prints its own tasks, not its parent those that it has itself. */
+static void children_list_their_tasks(void **state)
+{
+    (void)state;
+    ct_failed = 0;
+    assert_int_equal(aco_print_tasks_on(SIGUSR1), 0);
+    for (int closes_all = 0; closes_all < 2; closes_all++) {
+        int status = -1;
+        pid_t pid = fork();
+        if (pid == 0) {
+            _exit(lists_in_child(closes_all));
+        }
+        assert_true(waitpid(pid, &status, 0) == pid && status == 0);
+    }
+}
+
+/* Nor does the thread that prints depend on descriptors that the program may close. */
+static void descriptors_may_be_closed(void **state)
+{
+    int status = -1;
+    (void)state;
+    ct_failed = 0;
+    pid_t pid = fork();
+    if (pid == 0) {
+        _exit(aco_print_tasks_on(SIGUSR1) == 0 ? lists_in_child(1) : 2);
+    }
+    assert_true(waitpid(pid, &status, 0) == pid && status == 0);
+}
+
+static void exits_with_7(int signal)
+{
+    (void)signal;
+    _exit(7);
+}
+
+static void *raises(void *arg)
+{
+    raise(*(int *)arg);
+    return NULL;
+}
+
+/* In a child: what a fatal signal did before is done after the list. */
+static int status_after(int signal_number, void (*handler)(int))
+{
+    int status = -1;
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct rlimit none = {0, 0};
+        setrlimit(RLIMIT_CORE, &none);
+        close(STDERR_FILENO);
+        signal(signal_number, handler);
+        aco_print_tasks_on(signal_number);
+        aco_run(NULL, raises, &signal_number, NULL);
+        _exit(0);
+    }
+    return waitpid(pid, &status, 0) == pid ? status : -1;
+}
+
+static void former_handlers_are_called(void **state)
+{
+    (void)state;
+    int status = status_after(SIGBUS, exits_with_7);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    status = status_after(SIGABRT, SIG_IGN);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    status = status_after(SIGABRT, SIG_DFL);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_are_told),
-        cmocka_unit_test(delays_are_sampled),
-        cmocka_unit_test(counts_never_fall),
-        cmocka_unit_test(all_runtimes_are_listed),
+        cmocka_unit_test(numbers_are_told),           cmocka_unit_test(delays_are_sampled),
+        cmocka_unit_test(counts_never_fall),          cmocka_unit_test(all_runtimes_are_listed),
+        cmocka_unit_test(descriptors_may_be_closed),  cmocka_unit_test(children_list_their_tasks),
+        cmocka_unit_test(former_handlers_are_called),
     };
     return cmocka_run_group_tests_name("observe", tests, NULL, NULL);
 }

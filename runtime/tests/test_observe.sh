@@ -122,6 +122,7 @@ check_watch_part() {
     build watch_sample "${CC%% *}" -O2
     tells computes 1 "^aco: watchdog: task 2 \"computes\" has kept its thread for 0\.\d+ s: .*\n$frames computes\+" \
         'has kept its thread(.*\n)*.*has kept its thread'
+    tells child 1 "^aco: watchdog: task \\d+ \"\" has kept its thread for 0\.\d+ s: .*\n$frames computes\+"
     tells blocks 1 "^aco: watchdog: task 2 \"blocks\" has kept its thread for .*\n$frames blocks\+"
     tells holds 1 "^aco: watchdog: a lock is held over a wait, .*\ntask 3 \"\": waits for a mutex .*\n$frames wants\+.*\n  which is held by task 2 \"holds\"\ntask 2 \"holds\": waits for a time .*\n$frames holds\+"
     tells cycle 1 '^aco: watchdog: deadlock: these tasks wait for each other:\n(task|  )' \
@@ -173,6 +174,9 @@ check_trace_part() {
         python3 runtime/tests/check_trace.py "$TMP/trace"
     ACO_TRACE=$TMP/no/folder must "no file for the trace" timeout 100 "$TMP/trace_sample"
     says '^aco: ACO_TRACE: .*/no/folder: No such file or directory$'
+    ACO_TRACE=/dev/full must "a full disk" timeout 100 "$TMP/trace_sample"
+    says '^aco: ACO_TRACE: the file ends early: No space left on device$'
+    (($(grep -c ACO_TRACE "$TMP/said") == 1)) || fail "a full disk is told more than once"
     echo "the trace"
 }
 
@@ -247,6 +251,12 @@ check_profile_part() {
     says '^aco: ACO_PROFILE: .*/no/folder: No such file or directory$'
     ACO_PROFILE=$TMP/profile must "another handler" "$TMP/profile_sample" exits 1 1 handles
     says '^aco: ACO_PROFILE: the program has a handler of its own for SIGPROF$'
+    ACO_PROFILE=$TMP/profile run_to_death "$TMP/profile_sample" handles 1 1
+    says '^aco: ACO_PROFILE: the program has set a handler of its own for SIGPROF: samples are missing$'
+    ACO_PROFILE=$TMP/profile run_to_death "$TMP/profile_sample" blocks 1 1
+    says '^aco: ACO_PROFILE: the program has blocked SIGPROF: samples are missing$'
+    ACO_PROFILE=/dev/full run_to_death "$TMP/profile_sample" exits 500 1
+    says '^aco: ACO_PROFILE: the file is not whole: No space left on device$'
     # By the clock, a timer is not bound to the kernel's tick: samples are anywhere in a switch.
     build profile_sample "${CC%% *}" -O2 -DPROFILE_HZ=20000 -DPROFILE_CLOCK=CLOCK_MONOTONIC
     profiles switches 200000 1
