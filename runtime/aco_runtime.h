@@ -440,7 +440,8 @@ int aco_select(aco_case_t *cases, size_t ct, int wait);
  * `ct_offload` of a runtime, and end after some idle seconds; their signals are blocked. More calls
  * than that wait their turn, and then, until it comes, the wait can fail: NULL, and `fn` is not
  * called. Once it has begun, neither cancelling nor a deadline ends the wait. Where no thread can
- * be had, and outside of a task, `fn` runs on the caller's. Aborts if `arg` points into a stack
+ * be had, and outside of a task, `fn` runs on the caller's. In a child of a fork() by `fn`, its
+ * return on a helper ends the process by exit(0). Aborts if `arg` points into a stack
  * that other tasks use meanwhile, such as that of a task with `shares_stack`. Cost: some 4 us.
  */
 void *aco_offload(void *(*fn)(void *), void *arg);

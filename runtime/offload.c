@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define IDLE_TIME INT64_C(5000000000) /* ns */
@@ -73,10 +74,14 @@ static job_t *next_job(helpers_t *helpers)
 /* Called and left with the lock held. */
 static void do_job(helpers_t *helpers, job_t *job)
 {
+    unsigned ct_forks = aco_i_ct_forks;
     aco_i_libc.pthread_mutex_unlock(&helpers->mutex);
     errno = job->error;
     job->arg = job->fn(job->arg);
     int error = errno;
+    if (aco_i_ct_forks != ct_forks) { /* a child, whose only thread ends here */
+        exit(EXIT_SUCCESS);
+    }
     aco_i_libc.pthread_mutex_lock(&helpers->mutex);
     aco_task_t *task = job->task;
     job->error = error;

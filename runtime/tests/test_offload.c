@@ -16,12 +16,19 @@
 #include <sys/mman.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#if defined(ACO_USE_ASAN) || defined(ACO_USE_TSAN)
+#define IS_SANITIZED 1
+#else
+#define IS_SANITIZED 0
+#endif
 
 static void run_with(aco_run_options_t options, void *(*fn)(void *), void *arg)
 {
@@ -53,10 +60,14 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(
 }
 
 static int64_t idle_time; /* ns; 0: the usual */
+static pid_t only_idle;   /* the process whose helpers may be; 0: each */
 
 int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
                                   const struct timespec *until)
 {
+    if (only_idle != 0 && only_idle != getpid()) {
+        _exit(9);
+    }
     if (idle_time == 0) {
         return __real_pthread_cond_timedwait(cond, mutex, until);
     }
@@ -424,6 +435,37 @@ static void a_frame_that_moves_is_refused(void **state)
     assert_non_null(strstr(text, "aco_offload"));
     assert_non_null(strstr(text, "sharer"));
     run_tasks(offloads_its_frame, NULL);
+}
+
+/* ==== fork() ================================================================================= */
+
+/* The child has the helper alone, which has no more jobs. */
+static void *forks(void *arg)
+{
+    pid_t child = fork();
+    if (child == 0 && IS_SANITIZED) {
+        _exit(0); /* TSan stops such a child, and to ASan all is leaked in it */
+    }
+    *(pid_t *)arg = child;
+    return arg;
+}
+
+static void *offloads_a_fork(void *arg)
+{
+    pid_t child = -1;
+    int status = -1;
+    CHECK(aco_offload(forks, &child) == &child && child > 0);
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    return arg;
+}
+
+static void a_forked_helper_ends_with_its_call(void **state)
+{
+    (void)state;
+    only_idle = getpid();
+    fflush(stdout); /* not written twice */
+    run_tasks(offloads_a_fork, NULL);
+    only_idle = 0;
 }
 
 /* ==== Files ================================================================================== */
@@ -798,6 +840,7 @@ int main(void)
         cmocka_unit_test(an_offload_outside_of_tasks_is_a_call),
         cmocka_unit_test(idle_helpers_end),
         cmocka_unit_test(a_frame_that_moves_is_refused),
+        cmocka_unit_test(a_forked_helper_ends_with_its_call),
         cmocka_unit_test(files_are_read_and_written),
         cmocka_unit_test(a_fifo_waits_for_its_other_end),
         cmocka_unit_test(names_are_looked_up),
