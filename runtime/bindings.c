@@ -8,9 +8,20 @@
 #include <errno.h>
 #include <string.h>
 
+static const char no_task[] = "the task is NULL: pass what aco_i_spawn_in() has stored";
+static const char no_watch[] = "the watch is NULL: pass the address of an aco_i_watch_t";
+
+static void check_function(const char *call, void *(*fn)(void *))
+{
+    if (aco_unlikely(fn == NULL)) {
+        aco_i_misuse_of(call, "the function is NULL: pass one for the task to run");
+    }
+}
+
 int aco_i_spawn_in(const aco_task_options_t *options, void *(*fn)(void *storage),
                    void (*place)(void *storage, void *arg), void *arg, aco_task_t **task)
 {
+    check_function("aco_i_spawn_in", fn);
     aco_task_t *made = aco_i_make(options, fn, place, arg, task != NULL);
     if (made == NULL) {
         return -1;
@@ -81,11 +92,13 @@ static __attribute__((noinline)) int await_end_slowly(aco_task_t *task)
 
 int aco_i_await_end(aco_task_t *task)
 {
+    need(task, "aco_i_await_end", no_task);
     return is_over(task) && task->joiner == NULL ? 0 : await_end_slowly(task);
 }
 
 void aco_i_free_ended(aco_task_t *task)
 {
+    need(task, "aco_i_free_ended", no_task);
     runtime_t *runtime = task->runtime;
     if (aco_i_loop != NULL && aco_i_loop->runtime == runtime) {
         aco_i_free_task(task);
@@ -98,16 +111,19 @@ void aco_i_free_ended(aco_task_t *task)
 
 int aco_i_has_ended(aco_task_t *task)
 {
+    need(task, "aco_i_has_ended", no_task);
     return is_over(task);
 }
 
 void *aco_i_storage(aco_task_t *task)
 {
+    need(task, "aco_i_storage", no_task);
     return task->storage;
 }
 
 void aco_i_detach(aco_task_t *task, void (*discard)(void *storage, void *result))
 {
+    need(task, "aco_i_detach", no_task);
     lock(&task->lock);
     int has_ended = task->has_ended;
     task->discard = discard;
@@ -124,6 +140,8 @@ void aco_i_detach(aco_task_t *task, void (*discard)(void *storage, void *result)
 
 int aco_i_watch(aco_task_t *task, aco_i_watch_t *watch)
 {
+    need(task, "aco_i_watch", no_task);
+    need(watch, "aco_i_watch", no_watch);
     lock(&task->lock);
     int is_watched = !task->has_ended;
     if (is_watched) {
@@ -136,6 +154,8 @@ int aco_i_watch(aco_task_t *task, aco_i_watch_t *watch)
 
 void aco_i_unwatch(aco_task_t *task, aco_i_watch_t *watch)
 {
+    need(task, "aco_i_unwatch", no_task);
+    need(watch, "aco_i_unwatch", no_watch);
     lock(&task->lock);
     aco_i_watch_t **link = &task->watches;
     while (*link != NULL && *link != watch) {
@@ -172,11 +192,13 @@ static aco_task_t *make_waiting(loop_t *loop, reason_t reason, void *(*fn)(void 
 
 aco_task_t *aco_i_go_parked(void *(*fn)(void *), void *arg)
 {
+    check_function("aco_i_go_parked", fn);
     return make_waiting(aco_i_loop, FOR_PARK, fn, arg);
 }
 
 int aco_i_go_later(int64_t when, void *(*fn)(void *), void *arg)
 {
+    check_function("aco_i_go_later", fn);
     aco_task_t *task = make_waiting(aco_i_loop, FOR_SLEEP, fn, arg);
     if (task == NULL) {
         return -1;

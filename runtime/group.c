@@ -54,6 +54,7 @@ aco_task_t *aco_i_joiner_of(const aco_group_t *group)
 
 int aco_i_group_keep(aco_group_t *group, void *word)
 {
+    need(group, "aco_i_group_keep", "the group is NULL: pass what aco_group_new() returned");
     void *none = NULL;
     return __atomic_compare_exchange_n(&group->word, &none, word, 0, __ATOMIC_ACQ_REL,
                                        __ATOMIC_ACQUIRE);
@@ -270,6 +271,7 @@ int aco_i_group_join(aco_group_t *group, void **word)
     if (group == NULL) {
         aco_i_misuse_of("aco_group_join", "the group is NULL: pass what aco_group_new() returned");
     }
+    need(word, "aco_i_group_join", "there is no place for the word: pass its address");
     if (aco_i_self()->group == group) {
         aco_i_misuse_of("aco_group_join",
                         "the caller is a task of the group: join it from outside");

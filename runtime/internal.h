@@ -633,6 +633,14 @@ HIDDEN void aco_i_each_task(runtime_t *runtime,
 /* Ends the process with a message of the running task. */
 SHARED ACO_NORETURN void aco_i_misuse_of(const char *call, const char *rule);
 
+/* Does so unless there is what the call needs. */
+static inline void need(const void *argument, const char *call, const char *rule)
+{
+    if (aco_unlikely(argument == NULL)) {
+        aco_i_misuse_of(call, rule);
+    }
+}
+
 /* ---- run.c ---- */
 /* How often this process, and those that it is a child of, are the child of a fork(). */
 extern HIDDEN unsigned aco_i_ct_forks;

@@ -29,6 +29,7 @@ static READS_RACILY void add_stats(runtime_t *runtime, void *arg)
 
 void aco_stats(aco_stats_t *stats)
 {
+    need(stats, "aco_stats", "there is no place for the numbers: pass an aco_stats_t");
     *stats = (aco_stats_t){0};
     aco_i_each_runtime(add_stats, stats);
 }
@@ -128,6 +129,7 @@ static void print_waiting(FILE *stream, const metrics_t *metrics)
 
 void aco_print_metrics(FILE *stream)
 {
+    need(stream, "aco_print_metrics", "there is no stream: pass stdout, say");
     metrics_t metrics = {.ct_ready = 0};
     const aco_stats_t *stats = &metrics.stats;
     aco_i_each_runtime(add_metrics, &metrics);

@@ -64,6 +64,7 @@ static lookup_t *new_lookup(const char *node, const char *service, const struct 
 int aco_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
                     struct addrinfo **list)
 {
+    need(list, "aco_getaddrinfo", "there is no place for the list: pass the address of a pointer");
     static const struct addrinfo defaults = {.ai_flags = AI_V4MAPPED | AI_ADDRCONFIG};
     struct addrinfo numeric = hints != NULL ? *hints : defaults;
     numeric.ai_flags |= AI_NUMERICHOST | AI_NUMERICSERV;
@@ -116,8 +117,8 @@ int aco_getnameinfo(const struct sockaddr *address, socklen_t address_sz, char *
 {
     host_sz = host == NULL ? 0 : host_sz;
     service_sz = service == NULL ? 0 : service_sz;
-    if (((flags & NI_NUMERICHOST) != 0 || host_sz == 0) &&
-        ((flags & NI_NUMERICSERV) != 0 || service_sz == 0)) {
+    if (address == NULL || (((flags & NI_NUMERICHOST) != 0 || host_sz == 0) &&
+                            ((flags & NI_NUMERICSERV) != 0 || service_sz == 0))) {
         return aco_i_libc.getnameinfo(address, address_sz, host, host_sz, service, service_sz,
                                       flags);
     }

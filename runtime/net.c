@@ -219,6 +219,8 @@ static int listen_at(const network_t *network, const struct addrinfo *address)
 
 int aco_listen(const char *network_name, const char *address)
 {
+    need(network_name, "aco_listen", "the network is NULL: pass \"tcp\", say");
+    need(address, "aco_listen", "the address is NULL: pass \":0\", say");
     network_t network;
     addresses_t addresses;
     if (parse_network(network_name, &network) != 0 || find(&network, address, 1, &addresses) != 0) {
@@ -362,6 +364,8 @@ static int dial_path(const struct addrinfo *a)
 
 int aco_dial(const char *network_name, const char *address)
 {
+    need(network_name, "aco_dial", "the network is NULL: pass \"tcp\", say");
+    need(address, "aco_dial", "the address is NULL: pass \":0\", say");
     network_t network;
     addresses_t addresses;
     if (parse_network(network_name, &network) != 0 || find(&network, address, 0, &addresses) != 0) {

@@ -100,6 +100,7 @@ pid_t aco_waitpid(pid_t pid, int *status, int options)
 int aco_wait_signal(const sigset_t *set, siginfo_t *info)
 {
     static const struct timespec at_once;
+    need(set, "aco_wait_signal", "there are no signals: pass the address of a sigset_t");
     if (aco_self() == NULL) {
         return aco_i_libc.sigwaitinfo(set, info);
     }

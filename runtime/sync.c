@@ -8,6 +8,14 @@
 
 #include <errno.h>
 
+/* What is wrong where there is none. */
+static const char no_mutex[] = "the mutex is NULL: pass the address of an aco_mutex_t";
+static const char no_rwlock[] = "the rwlock is NULL: pass the address of an aco_rwlock_t";
+static const char no_cond[] = "the condition is NULL: pass the address of an aco_cond_t";
+static const char no_semaphore[] = "the semaphore is NULL: pass the address of an aco_semaphore_t";
+static const char no_wait_group[] =
+    "the wait group is NULL: pass the address of an aco_wait_group_t";
+
 /* ==== Queues ================================================================================= */
 
 /* As aco_i_claim(). In a child after fork(), tasks of the parent stand in queues, but don't run. */
@@ -183,12 +191,14 @@ static __attribute__((noinline)) int lock_slowly(aco_mutex_t *mutex, aco_task_t 
 
 int aco_mutex_lock(aco_mutex_t *mutex)
 {
+    need(mutex, "aco_mutex_lock", no_mutex);
     aco_task_t *self = self_with_id();
     return try_lock(mutex, owner_for(self)) ? 0 : lock_slowly(mutex, self);
 }
 
 int aco_mutex_try_lock(aco_mutex_t *mutex)
 {
+    need(mutex, "aco_mutex_try_lock", no_mutex);
     if (try_lock(mutex, owner_for(self_with_id()))) {
         return 0;
     }
@@ -213,6 +223,7 @@ static inline void unlock_slowly(aco_mutex_t *mutex)
 
 int aco_mutex_unlock(aco_mutex_t *mutex)
 {
+    need(mutex, "aco_mutex_unlock", no_mutex);
     uintptr_t self = owner_for(self_with_id());
     if (__atomic_load_n(&mutex->owner, __ATOMIC_RELAXED) != self) {
         aco_i_misuse_of("aco_mutex_unlock",
@@ -309,8 +320,9 @@ static int is_open_to_new(const aco_rwlock_t *rwlock, size_t kind)
     return is_open_to(rwlock, kind) && (rwlock->ct_readers == 0 || !is_wanted);
 }
 
-static int enter(aco_rwlock_t *rwlock, size_t kind, int may_wait)
+static int enter(const char *call, aco_rwlock_t *rwlock, size_t kind, int may_wait)
 {
+    need(rwlock, call, no_rwlock);
     aco_task_t *self = self_with_id();
     lock(&rwlock->lock);
     int is_writer = rwlock->writer == owner_for(self);
@@ -329,26 +341,27 @@ static int enter(aco_rwlock_t *rwlock, size_t kind, int may_wait)
 
 int aco_rwlock_read_lock(aco_rwlock_t *rwlock)
 {
-    return enter(rwlock, READER, 1);
+    return enter("aco_rwlock_read_lock", rwlock, READER, 1);
 }
 
 int aco_rwlock_write_lock(aco_rwlock_t *rwlock)
 {
-    return enter(rwlock, WRITER, 1);
+    return enter("aco_rwlock_write_lock", rwlock, WRITER, 1);
 }
 
 int aco_rwlock_try_read_lock(aco_rwlock_t *rwlock)
 {
-    return enter(rwlock, READER, 0);
+    return enter("aco_rwlock_try_read_lock", rwlock, READER, 0);
 }
 
 int aco_rwlock_try_write_lock(aco_rwlock_t *rwlock)
 {
-    return enter(rwlock, WRITER, 0);
+    return enter("aco_rwlock_try_write_lock", rwlock, WRITER, 0);
 }
 
 int aco_rwlock_unlock(aco_rwlock_t *rwlock)
 {
+    need(rwlock, "aco_rwlock_unlock", no_rwlock);
     uintptr_t self = owner_for(self_with_id());
     lock(&rwlock->lock);
     if (rwlock->writer != 0 ? rwlock->writer != self : rwlock->ct_readers == 0) {
@@ -366,6 +379,8 @@ int aco_rwlock_unlock(aco_rwlock_t *rwlock)
 
 int aco_cond_wait(aco_cond_t *cond, aco_mutex_t *mutex)
 {
+    need(cond, "aco_cond_wait", no_cond);
+    need(mutex, "aco_cond_wait", no_mutex);
     aco_task_t *self = self_with_id();
     if (__atomic_load_n(&mutex->owner, __ATOMIC_RELAXED) != owner_for(self)) {
         aco_i_misuse_of("aco_cond_wait", "the caller has not locked the mutex: lock it before");
@@ -391,6 +406,7 @@ int aco_cond_wait(aco_cond_t *cond, aco_mutex_t *mutex)
 
 int aco_cond_signal(aco_cond_t *cond)
 {
+    need(cond, "aco_cond_signal", no_cond);
     lock(&cond->lock);
     node_t *node = aco_i_claim_first(&cond->waiting, WAIT_EVENT);
     unlock(&cond->lock);
@@ -402,6 +418,7 @@ int aco_cond_signal(aco_cond_t *cond)
 
 int aco_cond_broadcast(aco_cond_t *cond)
 {
+    need(cond, "aco_cond_broadcast", no_cond);
     lock(&cond->lock);
     aco_task_t *first = claim_all(&cond->waiting);
     unlock(&cond->lock);
@@ -413,6 +430,7 @@ int aco_cond_broadcast(aco_cond_t *cond)
 
 int aco_semaphore_init(aco_semaphore_t *semaphore, size_t ct)
 {
+    need(semaphore, "aco_semaphore_init", no_semaphore);
     *semaphore = (aco_semaphore_t){.ct = ct};
     return 0;
 }
@@ -431,6 +449,7 @@ static int take_one(aco_semaphore_t *semaphore)
 
 int aco_semaphore_acquire(aco_semaphore_t *semaphore)
 {
+    need(semaphore, "aco_semaphore_acquire", no_semaphore);
     return take_one(semaphore) ? 0
                                : aco_i_result(wait_in(&semaphore->waiting, &semaphore->lock,
                                                       aco_i_self(), FOR_SEMAPHORE));
@@ -438,6 +457,7 @@ int aco_semaphore_acquire(aco_semaphore_t *semaphore)
 
 int aco_semaphore_try_acquire(aco_semaphore_t *semaphore)
 {
+    need(semaphore, "aco_semaphore_try_acquire", no_semaphore);
     if (take_one(semaphore)) {
         return 0;
     }
@@ -448,6 +468,7 @@ int aco_semaphore_try_acquire(aco_semaphore_t *semaphore)
 
 int aco_semaphore_release(aco_semaphore_t *semaphore)
 {
+    need(semaphore, "aco_semaphore_release", no_semaphore);
     lock(&semaphore->lock);
     node_t *node = aco_i_claim_first(&semaphore->waiting, WAIT_EVENT);
     int is_full = node == NULL && semaphore->ct == SIZE_MAX;
@@ -467,6 +488,7 @@ int aco_semaphore_release(aco_semaphore_t *semaphore)
 
 static int count(const char *call, aco_wait_group_t *wait_group, int64_t ct)
 {
+    need(wait_group, call, no_wait_group);
     lock(&wait_group->lock);
     wait_group->ct += ct;
     if (wait_group->ct < 0) {
@@ -490,6 +512,7 @@ int aco_wait_group_done(aco_wait_group_t *wait_group)
 
 int aco_wait_group_wait(aco_wait_group_t *wait_group)
 {
+    need(wait_group, "aco_wait_group_wait", no_wait_group);
     lock(&wait_group->lock);
     if (wait_group->ct == 0) {
         unlock(&wait_group->lock);
@@ -503,6 +526,10 @@ int aco_wait_group_wait(aco_wait_group_t *wait_group)
 
 int aco_once(aco_once_t *once, void (*fn)(void))
 {
+    need(once, "aco_once", "the first argument is NULL: pass the address of an aco_once_t");
+    if (fn == NULL) {
+        aco_i_misuse_of("aco_once", "the function is NULL: pass one to call");
+    }
     if (__atomic_load_n(&once->is_done, __ATOMIC_ACQUIRE)) {
         return 0;
     }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Misuse that can be seen: one line on stderr, which names the call and the task, and abort(). */
+#include "aco_bindings.h"
 #include "tasks.h"
 
 #include <fcntl.h>
+#include <netdb.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -12,6 +14,16 @@
 
 static aco_chan_t *chan;
 static int item;
+static aco_mutex_t mutex;
+static aco_rwlock_t rwlock;
+static aco_cond_t cond;
+static aco_once_t once;
+static aco_i_watch_t watch;
+static void *word;
+
+static void calls_nothing(void)
+{
+}
 
 static void *does_nothing(void *arg)
 {
@@ -84,7 +96,56 @@ static void joins_its_own(void)
     X("aco_unpark", aco_unpark(NULL))                                                              \
     X("aco_key_create", aco_key_create(NULL, NULL))                                                \
     X("aco_offload", aco_offload(NULL, NULL))                                                      \
-    X("aco_print_tasks", aco_print_tasks(NULL))
+    X("aco_print_tasks", aco_print_tasks(NULL))                                                    \
+    X("aco_chan_try_send", aco_chan_try_send(chan, NULL))                                          \
+    X("aco_chan_try_recv", aco_chan_try_recv(chan, NULL))                                          \
+    X("aco_mutex_lock", aco_mutex_lock(NULL))                                                      \
+    X("aco_mutex_try_lock", aco_mutex_try_lock(NULL))                                              \
+    X("aco_mutex_unlock", aco_mutex_unlock(NULL))                                                  \
+    X("aco_mutex_unlock", aco_mutex_unlock(&mutex))                                                \
+    X("aco_rwlock_read_lock", aco_rwlock_read_lock(NULL))                                          \
+    X("aco_rwlock_write_lock", aco_rwlock_write_lock(NULL))                                        \
+    X("aco_rwlock_try_read_lock", aco_rwlock_try_read_lock(NULL))                                  \
+    X("aco_rwlock_try_write_lock", aco_rwlock_try_write_lock(NULL))                                \
+    X("aco_rwlock_unlock", aco_rwlock_unlock(NULL))                                                \
+    X("aco_rwlock_unlock", aco_rwlock_unlock(&rwlock))                                             \
+    X("aco_cond_wait", aco_cond_wait(NULL, &mutex))                                                \
+    X("aco_cond_wait", aco_cond_wait(&cond, NULL))                                                 \
+    X("aco_cond_wait", aco_cond_wait(&cond, &mutex))                                               \
+    X("aco_cond_signal", aco_cond_signal(NULL))                                                    \
+    X("aco_cond_broadcast", aco_cond_broadcast(NULL))                                              \
+    X("aco_semaphore_init", aco_semaphore_init(NULL, 1))                                           \
+    X("aco_semaphore_acquire", aco_semaphore_acquire(NULL))                                        \
+    X("aco_semaphore_try_acquire", aco_semaphore_try_acquire(NULL))                                \
+    X("aco_semaphore_release", aco_semaphore_release(NULL))                                        \
+    X("aco_wait_group_add", aco_wait_group_add(NULL, 1))                                           \
+    X("aco_wait_group_done", aco_wait_group_done(NULL))                                            \
+    X("aco_wait_group_wait", aco_wait_group_wait(NULL))                                            \
+    X("aco_once", aco_once(NULL, calls_nothing))                                                   \
+    X("aco_once", aco_once(&once, NULL))                                                           \
+    X("aco_listen", aco_listen(NULL, ":0"))                                                        \
+    X("aco_listen", aco_listen("tcp", NULL))                                                       \
+    X("aco_dial", aco_dial(NULL, ":0"))                                                            \
+    X("aco_dial", aco_dial("tcp", NULL))                                                           \
+    X("aco_getaddrinfo", aco_getaddrinfo("127.0.0.1", NULL, NULL, NULL))                           \
+    X("aco_wait_signal", aco_wait_signal(NULL, NULL))                                              \
+    X("aco_stats", aco_stats(NULL))                                                                \
+    X("aco_print_metrics", aco_print_metrics(NULL))                                                \
+    X("aco_i_spawn_in", aco_i_spawn_in(NULL, NULL, NULL, NULL, NULL))                              \
+    X("aco_i_await_end", aco_i_await_end(NULL))                                                    \
+    X("aco_i_has_ended", aco_i_has_ended(NULL))                                                    \
+    X("aco_i_free_ended", aco_i_free_ended(NULL))                                                  \
+    X("aco_i_storage", aco_i_storage(NULL))                                                        \
+    X("aco_i_detach", aco_i_detach(NULL, NULL))                                                    \
+    X("aco_i_watch", aco_i_watch(NULL, &watch))                                                    \
+    X("aco_i_watch", aco_i_watch(aco_self(), NULL))                                                \
+    X("aco_i_unwatch", aco_i_unwatch(NULL, &watch))                                                \
+    X("aco_i_unwatch", aco_i_unwatch(aco_self(), NULL))                                            \
+    X("aco_i_group_keep", aco_i_group_keep(NULL, &item))                                           \
+    X("aco_group_join", aco_i_group_join(NULL, &word))                                             \
+    X("aco_i_group_join", aco_i_group_join(aco_group_new(), NULL))                                 \
+    X("aco_i_go_parked", aco_i_go_parked(NULL, NULL))                                              \
+    X("aco_i_go_later", aco_i_go_later(0, NULL, NULL))
 
 /* In a task: the misuse of which `arg` is the line of CALLS. */
 static void *misuses(void *arg)
@@ -147,6 +208,8 @@ static void misuse_ends_in_a_line(void **state)
 static void *passes_no_buffers(void *arg)
 {
     int fds[2];
+    struct addrinfo *list = NULL;
+    char host[8];
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0);
     CHECK_FAILS(aco_readv(fds[0], NULL, 1), EFAULT);
     CHECK_FAILS(aco_writev(fds[0], NULL, 1), EFAULT);
@@ -156,6 +219,20 @@ static void *passes_no_buffers(void *arg)
     CHECK_FAILS(aco_sendmsg(fds[0], &msg, 0), EFAULT);
     CHECK_FAILS(aco_recvmsg(fds[0], &msg, MSG_WAITALL), EFAULT);
     CHECK_FAILS(aco_poll(NULL, 1, -1), EFAULT);
+    char byte = 'b';
+    CHECK(write(fds[0], &byte, 1) == 1 && write(fds[1], &byte, 1) == 1);
+    CHECK_FAILS(aco_read(fds[0], NULL, 1), EFAULT);
+    CHECK_FAILS(aco_recv(fds[0], NULL, 1, MSG_PEEK), EFAULT);
+    CHECK_FAILS(aco_read_all(fds[0], NULL, 1), EFAULT);
+    CHECK_FAILS(aco_write(fds[0], NULL, 1), EFAULT);
+    CHECK_FAILS(aco_send(fds[0], NULL, 1, 0), EFAULT);
+    CHECK_FAILS(aco_sendto(fds[0], NULL, 1, 0, NULL, 0), EFAULT);
+    CHECK_FAILS(aco_write_all(fds[0], NULL, 1), EFAULT);
+    CHECK_FAILS(aco_connect(fds[0], NULL, 16), EFAULT);
+    CHECK_FAILS(aco_open(NULL, O_RDONLY), EFAULT);
+    CHECK_FAILS(aco_select(NULL, 0, 1), EINVAL);
+    CHECK(aco_getaddrinfo(NULL, NULL, NULL, &list) == EAI_NONAME);
+    CHECK(aco_getnameinfo(NULL, 16, host, sizeof(host), NULL, 0, 0) == EAI_FAMILY);
     for (int i = 0; i < 2; i++) {
         aco_close(fds[i]);
     }
