@@ -764,6 +764,8 @@ HIDDEN uintptr_t aco_i_function_at(uintptr_t pc);
 
 /* ---- text.c ---- */
 
+#define ACO_I_NAME_SZ 64 /* bytes of a task's name that are shown */
+
 /* Text on its way to a descriptor, by write(2) alone, or to a stream. */
 typedef struct {
     FILE *stream; /* NULL: to `fd` */
@@ -775,6 +777,10 @@ typedef struct {
 
 HIDDEN void aco_i_put(aco_i_text_t *text, const char *string);
 HIDDEN void aco_i_put_some(aco_i_text_t *text, const char *bytes, size_t sz);
+/* Copies a name of at most `sz` bytes so that it can't end its quotes or its line: quotes,
+ * backslashes and control characters are escaped. There is room for 4 * sz + 1. Returns its
+ * length. */
+HIDDEN size_t aco_i_escape(char *to, const char *bytes, size_t sz);
 HIDDEN void aco_i_put_number(aco_i_text_t *text, uint64_t number, unsigned base);
 /* A duration in seconds, with three decimals. */
 HIDDEN void aco_i_put_time(aco_i_text_t *text, int64_t ns);

@@ -202,10 +202,10 @@ void aco_i_put_frames(aco_i_text_t *text, const aco_i_place_t *place)
 
 void aco_i_put_name(aco_i_text_t *text, const aco_task_t *task)
 {
-    char name[64];
+    char name[ACO_I_NAME_SZ], escaped[4 * ACO_I_NAME_SZ + 1];
     size_t sz = task->name == NULL ? 0 : aco_i_read_memory(name, task->name, sizeof(name));
     aco_i_put(text, " \"");
-    aco_i_put_some(text, name, strnlen(name, sz));
+    aco_i_put_some(text, escaped, aco_i_escape(escaped, name, sz));
     aco_i_put(text, "\"");
 }
 

@@ -204,7 +204,7 @@ static const char *name_at(uintptr_t pc)
 static void put_frame(aco_i_text_t *text, const char *name)
 {
     for (; *name != '\0'; name++) {
-        char c = *name == ';' ? ':' : (unsigned char)*name < ' ' ? '?' : *name;
+        char c = *name == ';' ? ':' : (unsigned char)*name < ' ' || *name == 0x7f ? '?' : *name;
         aco_i_put_some(text, &c, 1);
     }
 }

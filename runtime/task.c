@@ -522,10 +522,11 @@ const char *aco_task_name(const aco_task_t *task)
 void aco_i_misuse_of(const char *call, const char *rule)
 {
     const aco_task_t *self = aco_self();
-    static char text[512];
+    static char text[512], name[4 * ACO_I_NAME_SZ + 1];
     if (self != NULL) {
+        aco_i_escape(name, aco_task_name(self), ACO_I_NAME_SZ);
         snprintf(text, sizeof(text), "%s (task %llu \"%s\")", rule, (unsigned long long)self->id,
-                 aco_task_name(self));
+                 name);
     }
     aco_i_fail(call, aco_get_co(), self != NULL ? text : rule);
 }

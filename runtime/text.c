@@ -45,6 +45,27 @@ void aco_i_put(aco_i_text_t *text, const char *string)
     aco_i_put_some(text, string, strlen(string));
 }
 
+size_t aco_i_escape(char *to, const char *bytes, size_t sz)
+{
+    char *at = to;
+    for (size_t i = 0; i < sz && bytes[i] != '\0'; i++) {
+        unsigned char c = (unsigned char)bytes[i];
+        if (c == '"' || c == '\\') {
+            *at++ = '\\';
+            *at++ = (char)c;
+        } else if (c < ' ' || c == 0x7f) {
+            *at++ = '\\';
+            *at++ = 'x';
+            *at++ = "0123456789abcdef"[c >> 4];
+            *at++ = "0123456789abcdef"[c & 15];
+        } else {
+            *at++ = (char)c;
+        }
+    }
+    *at = '\0';
+    return (size_t)(at - to);
+}
+
 void aco_i_put_number(aco_i_text_t *text, uint64_t number, unsigned base)
 {
     char digits[24], *first = digits + sizeof(digits);

@@ -69,6 +69,18 @@ static void joins_its_own(void)
     aco_yield();
 }
 
+static void *joins_nothing(void *arg)
+{
+    aco_join(NULL, NULL);
+    return arg;
+}
+
+static void has_a_bad_name(void)
+{
+    aco_task_options_t options = {.name = "x\naco: "};
+    aco_go_with(&options, joins_nothing, NULL, NULL);
+}
+
 #define CALLS(X)                                                                                   \
     X("aco_chan_send", aco_chan_send(NULL, &item))                                                 \
     X("aco_chan_send", aco_chan_send(chan, NULL))                                                  \
@@ -89,6 +101,7 @@ static void joins_its_own(void)
     X("aco_group_join", aco_group_join(NULL))                                                      \
     X("aco_group_join", joins_its_own())                                                           \
     X("aco_join", aco_join(NULL, NULL))                                                            \
+    X("aco_join", has_a_bad_name())                                                                \
     X("aco_join", joins_twice())                                                                   \
     X("aco_task_id", aco_task_id(NULL))                                                            \
     X("aco_task_name", aco_task_name(NULL))                                                        \

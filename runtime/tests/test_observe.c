@@ -127,6 +127,30 @@ static void delays_are_sampled(void **state)
     run_tasks(is_late, NULL);
 }
 
+/* ==== Names ================================================================================== */
+
+static void *is_named_badly(void *arg)
+{
+    const char *escaped = "\"\\x1b[31m\\\"\\x0atask 99 \\\"boss\\\\\\x7f\": waits for ";
+    aco_task_options_t options = {.name = "\033[31m\"\ntask 99 \"boss\\\177"};
+    aco_task_t *task = NULL;
+    CHECK(aco_go_with(&options, parks, NULL, &task) == 0);
+    aco_yield();
+    print_to_text(aco_print_tasks);
+    CHECK(strstr(text, "\ntask 99") == NULL && strstr(text, escaped) != NULL);
+    aco_unpark(task);
+    CHECK(aco_join(task, NULL) == 0);
+    return arg;
+}
+
+static void a_name_stays_in_its_line(void **state)
+{
+    (void)state;
+    run_tasks(is_named_badly, NULL);
+}
+
+/* ==== Runtimes =============================================================================== */
+
 /* Counts go on when a runtime has ended. */
 static const char *const totals[] = {
     "aco_tasks_started_total", "aco_switches_total",     "aco_wakes_total",     "aco_polls_total",
@@ -306,10 +330,10 @@ static void former_handlers_are_called(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_are_told),           cmocka_unit_test(delays_are_sampled),
-        cmocka_unit_test(counts_never_fall),          cmocka_unit_test(all_runtimes_are_listed),
-        cmocka_unit_test(descriptors_may_be_closed),  cmocka_unit_test(children_list_their_tasks),
-        cmocka_unit_test(former_handlers_are_called),
+        cmocka_unit_test(numbers_are_told),          cmocka_unit_test(delays_are_sampled),
+        cmocka_unit_test(a_name_stays_in_its_line),  cmocka_unit_test(counts_never_fall),
+        cmocka_unit_test(all_runtimes_are_listed),   cmocka_unit_test(descriptors_may_be_closed),
+        cmocka_unit_test(children_list_their_tasks), cmocka_unit_test(former_handlers_are_called),
     };
     return cmocka_run_group_tests_name("observe", tests, NULL, NULL);
 }

@@ -304,8 +304,11 @@ class Tasks:
 
     def name_of(self, task: Task) -> str:
         try:
-            return gdb.Value(task.name).cast(gdb.lookup_type("char").pointer()) \
-                .string(errors="backslashreplace") if task.name else function_at(task.fn)
+            if not task.name:
+                return function_at(task.fn)
+            name = gdb.Value(task.name).cast(gdb.lookup_type("char").pointer()) \
+                .string(errors="backslashreplace")
+            return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in name)
         except gdb.error as error:
             return "? " + one_line(error)
 
