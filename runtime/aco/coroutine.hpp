@@ -292,8 +292,11 @@ protected:
     handling mine_ = {};
 
     /* Makes the caller its parent. */
-    void adopt()
+    void adopt(const char *call)
     {
+        if (aco_status(co_) == ACO_STATUS_RUNNING) {
+            aco_i_fail(call, co_, "it runs, or waits for one that it resumed: let that end first");
+        }
         co_->main_co = thread_stacks::mine().self();
     }
 
@@ -308,8 +311,8 @@ public:
     void resume()
     {
         handling *threads = handling::of_thread();
+        adopt("aco::coroutine::resume");
         threads->swap(mine_); /* they change places until it is back */
-        adopt();
         aco_resume(co_);
         threads->swap(mine_);
     }
@@ -323,10 +326,10 @@ public:
         thread_stacks::mine().destroy(co_);
     }
     /* Runs the destructors of its frames, in one of which `this` lies, if it has not ended. */
-    void cancel_and_destroy()
+    __attribute__((noinline)) void cancel_and_destroy()
     {
         aco_t *co = co_;
-        adopt();
+        adopt("the destructor of an aco::coroutine or aco::generator");
 #ifdef __cpp_exceptions
         while (!aco_cancel(co)) {
         }

@@ -47,8 +47,8 @@ class light_fiber : public fiber {
     /* What is rare: another parent, the first time, exceptions. */
     __attribute__((noinline)) void resume_slowly(handling *threads)
     {
+        adopt("aco::generator");
         threads->swap(mine_);
-        adopt();
         if (!co_->is_owner) {
             aco_i_acquire(co_);
         }

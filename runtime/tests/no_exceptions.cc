@@ -58,6 +58,21 @@ int first(const std::string &fault)
         auto joined = aco::spawn([] { return 1; });
         check(joined.join() == 1);
         aco::when_all(joined, aco::spawn([] {}));
+    } else if (fault == "resumes itself") {
+        aco::coroutine *self = nullptr;
+        aco::coroutine co([&] { self->resume(); });
+        self = &co;
+        co.resume();
+    } else if (fault == "iterates over itself") {
+        aco::generator<int> *self = nullptr;
+        aco::generator<int> values([&](auto &yield) {
+            yield(1);
+            ++self->begin();
+        });
+        self = &values;
+        for (int value : values) {
+            check(value == 1);
+        }
     }
     aco::channel<std::unique_ptr<int>> c;
     auto sender = aco::spawn([&] { c.send(std::make_unique<int>(5)); });

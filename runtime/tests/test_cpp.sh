@@ -63,7 +63,7 @@ check_headers() {
             -fsyntax-only "$TMP/alone.cc"
     done
     echo '#include "aco.hpp"' >"$TMP/alone.cc"
-    for dialect in gnu++17 c++20; do
+    for dialect in gnu++17 c++20 c++2b; do
         must "$cxx -std=$dialect: aco.hpp" "$cxx" -std="$dialect" -pedantic "${WARNINGS[@]}" \
             "${INCLUDE[@]}" -fsyntax-only "$TMP/alone.cc"
     done
@@ -94,6 +94,10 @@ check_without() {
         'aco: aco::sleep_for: .*use the calls of aco_runtime.h'
     check_death "$cxx: when_all() of a task that was joined" misuses \
         'aco: aco::when_all: it was joined or moved from: use a task once'
+    check_death "$cxx: a coroutine that resumes itself" 'resumes itself' \
+        'aco: aco::coroutine::resume: it runs, or waits for one that it resumed'
+    check_death "$cxx: a generator that iterates over itself" 'iterates over itself' \
+        'aco: aco::generator: it runs, or waits for one that it resumed'
     for source in "${SOURCES[@]}"; do
         objects+=("$TMP/library/${source##*/}.o")
     done
