@@ -265,7 +265,9 @@ public:
         iterator &operator++()
         {
             value_.reset();
-            value_ = channel_->recv();
+            if (std::optional<T> next = channel_->recv()) {
+                value_.emplace(std::move(*next)); /* T may have no assignment */
+            }
             return *this;
         }
         void operator++(int)

@@ -385,6 +385,45 @@ void channel_moves_values_and_gives_back_what_it_could_not_send()
     });
 }
 
+/* Can be made and moved, and no more; it throws when it is to be moved. */
+struct stubborn {
+    int value;
+    static inline bool may_move = true;
+
+    explicit stubborn(int v) : value(v)
+    {
+    }
+    stubborn(stubborn &&other) noexcept(false) : value(other.value)
+    {
+        if (!may_move) {
+            throw std::length_error("stubborn");
+        }
+    }
+    stubborn &operator=(stubborn &&) = delete;
+};
+
+void channel_passes_what_can_only_be_moved()
+{
+    aco::run([] {
+        aco::channel<stubborn> c(3);
+        for (int i = 0; i < 3; i++) {
+            c.send(stubborn(i));
+        }
+        stubborn::may_move = false;
+        stubborn value(3);
+        CHECK_THROWS(std::length_error, true, c.send(std::move(value)));
+        CHECK_THROWS(std::length_error, true, c.try_send(std::move(value)));
+        CHECK_THROWS(std::length_error, true, c.recv()); /* it is lost, as from a queue */
+        stubborn::may_move = true;
+        c.close();
+        int ct = 0;
+        for (stubborn &each : c) {
+            CHECK(each.value == ++ct);
+        }
+        CHECK(ct == 2);
+    });
+}
+
 void channel_joins_threads()
 {
     aco::channel<std::string> c(4);
@@ -434,6 +473,7 @@ int main(int argc, char **argv)
         T(each_task_has_its_own_locals),
         T(channel_passes_values_in_order),
         T(channel_moves_values_and_gives_back_what_it_could_not_send),
+        T(channel_passes_what_can_only_be_moved),
         T(channel_joins_threads),
     };
     return run_tests(tests, argc, argv);
