@@ -189,6 +189,10 @@ public:
     {
         aco_semaphore_init(&semaphore_, static_cast<std::size_t>(ct));
     }
+    static constexpr std::ptrdiff_t max() noexcept
+    {
+        return PTRDIFF_MAX;
+    }
     semaphore(const semaphore &) = delete;
     semaphore &operator=(const semaphore &) = delete;
 
@@ -225,6 +229,10 @@ public:
     explicit latch(std::ptrdiff_t ct) : ct_(ct)
     {
         aco_wait_group_add(&left_, ct);
+    }
+    static constexpr std::ptrdiff_t max() noexcept
+    {
+        return PTRDIFF_MAX;
     }
     latch(const latch &) = delete;
     latch &operator=(const latch &) = delete;

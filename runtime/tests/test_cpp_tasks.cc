@@ -15,7 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 using aco::spawn;
 
-std::atomic<std::size_t> ct_allocations; /* by operator new */
+std::atomic<std::size_t> ct_allocations; /* by malloc(), or by operator new under a sanitizer */
 
 /* Lets all tasks that are ready run until they wait. */
 void let_others_wait()
@@ -654,6 +654,27 @@ void when_some_waits_for_so_many()
     });
 }
 
+void when_some_counts_what_there_is()
+{
+    aco::run([] {
+        auto fails = [] { return spawn([]() -> int { throw std::runtime_error("bad"); }); };
+        auto a = fails(), b = fails();
+        CHECK_THROWS(std::runtime_error, true, aco::when_any(a, b));
+        CHECK(a.joinable() != b.joinable());
+        CHECK_THROWS(std::runtime_error, true, aco::when_any(a, b));
+        CHECK(!a.joinable() && !b.joinable());
+        CHECK_FAILS(std::errc::invalid_argument, aco::when_any(a, b));
+        auto c = spawn([] { return 1; });
+        CHECK(aco::when_some(0, c).empty() && c.joinable());
+        CHECK_FAILS(std::errc::invalid_argument, aco::when_some(2, c));
+        CHECK(c.joinable());
+        std::vector<aco::task<int>> none;
+        CHECK(aco::when_all(none).empty() && aco::when_some(0, none).empty());
+        CHECK_FAILS(std::errc::invalid_argument, aco::when_any(none));
+        CHECK(aco::when_some(1, c)[0].index() == 0);
+    });
+}
+
 void when_any_works_across_threads()
 {
     aco::run_options options = {};
@@ -681,9 +702,22 @@ void when_any_works_across_threads()
 
 } // namespace
 
-__attribute__((noinline)) void *operator new(std::size_t sz)
+#if defined(ACO_USE_ASAN) || defined(ACO_USE_TSAN)
+constexpr bool counts_new = true;
+#else
+constexpr bool counts_new = false;
+
+extern "C" void *__libc_malloc(std::size_t sz) noexcept;
+extern "C" void *malloc(std::size_t sz) noexcept
 {
     ct_allocations++;
+    return __libc_malloc(sz);
+}
+#endif
+
+__attribute__((noinline)) void *operator new(std::size_t sz)
+{
+    ct_allocations += counts_new;
     void *p = std::malloc(sz);
     if (p == nullptr) {
         throw std::bad_alloc();
@@ -721,6 +755,7 @@ int main(int argc, char **argv)
         T(when_any_leaves_the_others),
         T(when_any_takes_temporaries_and_references),
         T(when_some_waits_for_so_many),
+        T(when_some_counts_what_there_is),
         T(when_any_works_across_threads),
     };
     return run_tests(tests, argc, argv);
