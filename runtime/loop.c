@@ -664,6 +664,7 @@ static void poll_events(loop_t *loop, int64_t timeout)
 {
     struct epoll_event events[EVENTS];
     int ct = wait_for_events(loop, events, EVENTS, timeout);
+    __atomic_store_n(&loop->is_asleep, 0, __ATOMIC_RELAXED); /* the wakes that follow are its own */
     loop->ct_polls++;
     for (int i = 0; i < ct; i++) {
         uint64_t data = events[i].data.u64, count;
