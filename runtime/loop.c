@@ -378,7 +378,11 @@ static __attribute__((noinline)) void resume_inner(loop_t *loop, aco_t *co)
     aco_gtls_co = main_co; /* the task may have suspended itself by aco_yield() meanwhile */
 }
 
-static inline void switch_away(loop_t *loop, aco_task_t *task)
+/* Of functions that must not return between switches, as processors predict returns by a stack of
+ * their own, which a switch does not change; and of what would add to the frames of all waits. */
+#define INLINE inline __attribute__((always_inline))
+
+static INLINE void switch_away(loop_t *loop, aco_task_t *task)
 {
     aco_t *co = aco_get_co();
     task->suspended = co;
@@ -421,7 +425,7 @@ static __attribute__((noinline)) void suspend_handling(loop_t *loop, aco_task_t 
     *loop->handling = mine;
 }
 
-static inline void suspend(loop_t *loop, aco_task_t *task)
+static INLINE void suspend(loop_t *loop, aco_task_t *task)
 {
     if (is_handling(loop)) {
         suspend_handling(loop, task);
@@ -501,10 +505,6 @@ static __attribute__((noinline)) aco_task_t *next_resumed(loop_t *loop)
     return next;
 }
 
-/* Of functions that must not return between switches: processors predict returns by a stack of their
- * own, which a switch does not change. */
-#define INLINE inline __attribute__((always_inline))
-
 /* Switches to a task. When that is suspended or ends, returns the one that goes on: which it has
  * resumed, or which has resumed it; or NULL. */
 static INLINE aco_task_t *switch_to(loop_t *loop, aco_task_t *task)
@@ -529,6 +529,7 @@ static INLINE aco_task_t *switch_to(loop_t *loop, aco_task_t *task)
             push_ready(loop, task);
         }
     } else if (task->state == TASK_IN_CHILD) {
+        loop->running = task; /* which its end asks for */
         run_in_child(task->co);
     }
     return loop->resumers == NULL ? NULL : next_resumed(loop);

@@ -154,16 +154,24 @@ READS_RACILY void aco_i_each_task(runtime_t *runtime,
 
 /* ==== Start and end ========================================================================== */
 
+static __attribute__((noinline)) void end_task(void *result)
+{
+    loop_t *loop = (loop_t *)aco_get_arg();
+    aco_task_t *task = loop->running;
+    task->arg = result;
+    if (task->locals != NULL) {
+        aco_i_run_destructors(task);
+    }
+    aco_i_end_in_place(loop, task);
+}
+
+/* Holds nothing while the function runs, so that its frame is small. After fork(), the thread of a
+ * child has no loop any more. */
 static void enter_task(void)
 {
-    loop_t *loop = aco_i_loop;
     for (;;) {
-        aco_task_t *task = loop->running;
-        task->arg = task->fn(task->arg);
-        if (task->locals != NULL) {
-            aco_i_run_destructors(task);
-        }
-        aco_i_end_in_place(loop, task);
+        const aco_task_t *task = ((loop_t *)aco_get_arg())->running;
+        end_task(task->fn(task->arg));
     }
 }
 
@@ -182,7 +190,7 @@ static aco_t *pooled_co(loop_t *loop)
     aco_t *co = loop->spare_co;
     loop->spare_co = NULL;
     if (co == NULL) {
-        co = aco_stack_pool_try_create_co(loop->pool, loop->main_co, enter_task, NULL);
+        co = aco_stack_pool_try_create_co(loop->pool, loop->main_co, enter_task, loop);
 #ifndef ACO_CONFIG_SHARE_FPU_MXCSR_ENV
         if (co != NULL) {
             loop->control_words = co->reg[ACO_REG_IDX_FPU];
@@ -199,13 +207,13 @@ static aco_t *new_co(loop_t *loop, aco_task_t *task, aco_share_stack_t *shared)
 {
     if (task->shares_stack) {
         shared = shared != NULL ? shared : share_stack_of(loop);
-        return shared == NULL ? NULL : aco_try_create(loop->main_co, shared, 0, enter_task, NULL);
+        return shared == NULL ? NULL : aco_try_create(loop->main_co, shared, 0, enter_task, loop);
     }
     if (task->stack_sz == 0) {
         return pooled_co(loop);
     }
     aco_share_stack_t *stack = aco_try_share_stack_new2(task->stack_sz, 1);
-    aco_t *co = stack == NULL ? NULL : aco_try_create(loop->main_co, stack, 0, enter_task, NULL);
+    aco_t *co = stack == NULL ? NULL : aco_try_create(loop->main_co, stack, 0, enter_task, loop);
     if (co == NULL && stack != NULL) {
         aco_share_stack_destroy(stack);
     }
@@ -231,7 +239,7 @@ int aco_i_start(loop_t *loop, aco_task_t *task, aco_share_stack_t *stack)
 
 void aco_i_reset(aco_task_t *task)
 {
-    aco_reset(task->co, enter_task, NULL);
+    aco_reset(task->co, enter_task, task->loop);
     task->suspended = task->co;
 }
 
