@@ -24,6 +24,11 @@ static uint32_t ct_changes; /* of all descriptors, as some are copies of others;
 
 /* ==== Hints ================================================================================== */
 
+int aco_i_is_simple(const fd_t *entry)
+{
+    return __atomic_load_n(&entry->is_simple, __ATOMIC_RELAXED);
+}
+
 int aco_i_is_drained(const fd_t *entry)
 {
     return __atomic_load_n(&entry->is_simple, __ATOMIC_RELAXED) &&

@@ -583,8 +583,10 @@ HIDDEN uint32_t aco_i_ct_changes(const fd_t *entry);
 HIDDEN void aco_i_end_trust(loop_t *loop);
 /* That of a blocking descriptor without timeouts, for compat/; atomic. */
 extern SHARED int64_t aco_i_default_patience;
-/* After a read from a TCP connection that was shorter than asked for, at a moment: there is nothing
- * to be read until the next event. */
+/* A TCP connection of which no event was seen but those of data. */
+HIDDEN int aco_i_is_simple(const fd_t *entry);
+/* After a read from one that was shorter than asked for, at a moment: there is nothing to be read
+ * until the next event. */
 HIDDEN void aco_i_set_drained(fd_t *entry, moment_t moment);
 HIDDEN int aco_i_is_drained(const fd_t *entry);
 /* Whether a shutdown was seen; perhaps that of another file which had the number. */

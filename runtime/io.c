@@ -19,6 +19,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#define GENERAL_WAY -2 /* instead of what a call returns */
 #define WINDOW 16      /* buffers that are sent at a time after a first part was */
 #define TTY_CHUNK 256u /* bytes that fit when poll() says POLLOUT */
 
@@ -330,7 +331,50 @@ static ssize_t try_none(call_t *call)
     return aco_i_libc.read(call->fd, call->iov->iov_base, 0);
 }
 
-ssize_t aco_read(int fd, void *buf, size_t sz)
+/* The entry of a TCP connection, for a call in a task; NULL: the call goes the general way. */
+static inline fd_t *simple_entry(int fd)
+{
+    fd_t *entry = is_in_task() ? aco_i_fd(fd) : NULL;
+    return entry != NULL && aco_i_is_simple(entry) ? entry : NULL;
+}
+
+/* Receives from a TCP connection as most calls do, with small frames while the task waits. Returns
+ * what the call does; GENERAL_WAY: another way does it, as there is a timeout or an end. */
+static inline __attribute__((always_inline)) ssize_t receive_simply(int fd, fd_t *entry, void *buf,
+                                                                    size_t sz)
+{
+    moment_t moment = aco_i_moment(entry);
+    for (uint32_t ct_closed = moment.ct_closed; moment.ct_closed == ct_closed;
+         moment = aco_i_moment(entry)) {
+        if (!aco_i_is_simple(entry)) {
+            return GENERAL_WAY;
+        }
+        if (!aco_i_is_drained(entry)) {
+            int before = errno;
+            ssize_t result = aco_i_libc.recvfrom(fd, buf, sz, MSG_DONTWAIT, NULL, NULL);
+            if (result != (ssize_t)sz && (result > 0 || (result < 0 && errno == EAGAIN))) {
+                aco_i_set_drained(entry, moment);
+            }
+            if (result >= 0 || (errno != EAGAIN && errno != EINTR && errno != ENOTSOCK)) {
+                return result;
+            }
+            int error = errno;
+            errno = before;
+            if (error == ENOTSOCK) { /* the number is another file's now */
+                return GENERAL_WAY;
+            }
+        } else if (aco_i_patience(fd, entry, EPOLLIN) != NO_DEADLINE) {
+            return GENERAL_WAY;
+        } else if (aco_i_wait_for(fd, entry, EPOLLIN, moment, NO_DEADLINE) < 0) {
+            return -1;
+        }
+    }
+    errno = EBADF;
+    return -1;
+}
+
+/* Not inlined, so that the frames of the simple way are small. */
+static __attribute__((noinline)) ssize_t read_generally(int fd, void *buf, size_t sz)
 {
     call_t call = {.fd = fd, .entry = aco_i_fd(fd), .iov_ct = 1};
     if (!is_in_task() || call.entry == NULL || (sz == 0 && !waits_for_none(fd))) {
@@ -343,6 +387,13 @@ ssize_t aco_read(int fd, void *buf, size_t sz)
         return until_done(&call, EPOLLIN, try_none, &moment);
     }
     return receive(&call, try_read);
+}
+
+ssize_t aco_read(int fd, void *buf, size_t sz)
+{
+    fd_t *entry = simple_entry(fd);
+    ssize_t result = entry != NULL && sz != 0 ? receive_simply(fd, entry, buf, sz) : GENERAL_WAY;
+    return result == GENERAL_WAY ? read_generally(fd, buf, sz) : result;
 }
 
 ssize_t aco_readv(int fd, const struct iovec *iov, int ct)
@@ -385,7 +436,9 @@ ssize_t aco_recvfrom(int fd, void *buf, size_t sz, int flags, struct sockaddr *a
 
 ssize_t aco_recv(int fd, void *buf, size_t sz, int flags)
 {
-    return aco_recvfrom(fd, buf, sz, flags, NULL, NULL);
+    fd_t *entry = flags == 0 && sz != 0 ? simple_entry(fd) : NULL;
+    ssize_t result = entry != NULL ? receive_simply(fd, entry, buf, sz) : GENERAL_WAY;
+    return result == GENERAL_WAY ? aco_recvfrom(fd, buf, sz, flags, NULL, NULL) : result;
 }
 
 ssize_t aco_recvmsg(int fd, struct msghdr *msg, int flags)
@@ -489,14 +542,41 @@ static inline ssize_t send_whole(call_t *call, size_t sz, try_t try)
     return (ssize_t)call->done;
 }
 
-ssize_t aco_write(int fd, const void *buf, size_t sz)
+/* Sends once on a TCP connection, as most calls do. Returns what the call does if that is all;
+ * GENERAL_WAY: the call has to go on after the first `*done` bytes. */
+static ssize_t send_simply(int fd, const void *buf, size_t sz, int flags, size_t *done)
+{
+    *done = 0;
+    if ((flags & ~MSG_NOSIGNAL) != 0 || simple_entry(fd) == NULL) {
+        return GENERAL_WAY;
+    }
+    int before = errno;
+    ssize_t result = aco_i_libc.send(fd, buf, sz, flags | MSG_DONTWAIT);
+    if (result == (ssize_t)sz ||
+        (result < 0 && errno != EAGAIN && errno != EINTR && errno != ENOTSOCK)) {
+        return result;
+    }
+    errno = before;
+    *done = result > 0 ? (size_t)result : 0;
+    return GENERAL_WAY;
+}
+
+static __attribute__((noinline)) ssize_t write_generally(int fd, const void *buf, size_t sz,
+                                                         size_t done)
 {
     struct iovec iov = {(void *)(uintptr_t)buf, sz};
-    call_t call = {.fd = fd, .entry = aco_i_fd(fd), .iov = &iov, .iov_ct = 1};
+    call_t call = {.fd = fd, .entry = aco_i_fd(fd), .iov = &iov, .iov_ct = 1, .done = done};
     if (!is_in_task() || call.entry == NULL) {
         return aco_i_libc.write(fd, buf, sz);
     }
     return send_whole(&call, sz, try_write);
+}
+
+ssize_t aco_write(int fd, const void *buf, size_t sz)
+{
+    size_t done;
+    ssize_t result = send_simply(fd, buf, sz, 0, &done);
+    return result == GENERAL_WAY ? write_generally(fd, buf, sz, done) : result;
 }
 
 ssize_t aco_writev(int fd, const struct iovec *iov, int ct)
@@ -509,14 +589,23 @@ ssize_t aco_writev(int fd, const struct iovec *iov, int ct)
     return send_whole(&call, size_of(iov, ct), try_write);
 }
 
-ssize_t aco_send(int fd, const void *buf, size_t sz, int flags)
+static __attribute__((noinline)) ssize_t send_generally(int fd, const void *buf, size_t sz,
+                                                        int flags, size_t done)
 {
     struct iovec iov = {(void *)(uintptr_t)buf, sz};
     call_t call = {.fd = fd, .flags = flags, .entry = aco_i_fd(fd), .iov = &iov, .iov_ct = 1};
+    call.done = done;
     if (!is_in_task() || call.entry == NULL) {
         return aco_i_libc.send(fd, buf, sz, flags);
     }
     return send_whole(&call, sz, try_send);
+}
+
+ssize_t aco_send(int fd, const void *buf, size_t sz, int flags)
+{
+    size_t done;
+    ssize_t result = send_simply(fd, buf, sz, flags, &done);
+    return result == GENERAL_WAY ? send_generally(fd, buf, sz, flags, done) : result;
 }
 
 ssize_t aco_sendmsg(int fd, const struct msghdr *msg, int flags)

@@ -33,7 +33,7 @@
 
 static fd_t *parts[PARTS]; /* atomic, and never freed */
 
-static fd_t *add_part(int i)
+static __attribute__((noinline)) fd_t *add_part(int i)
 {
     fd_t *part = (fd_t *)aco_i_allocate(ENTRIES * sizeof(*part));
     if (part == NULL) {
@@ -51,16 +51,17 @@ static fd_t *add_part(int i)
 
 fd_t *aco_i_fd(int fd)
 {
-    if (fd < 0 || fd >= ENTRIES * PARTS) {
+    unsigned i = (unsigned)fd / ENTRIES;
+    if (i >= PARTS) { /* or below 0 */
         errno = EBADF;
         return NULL;
     }
-    fd_t *part = __atomic_load_n(&parts[fd / ENTRIES], __ATOMIC_ACQUIRE);
-    if (part == NULL && (part = add_part(fd / ENTRIES)) == NULL) {
+    fd_t *part = __atomic_load_n(&parts[i], __ATOMIC_ACQUIRE);
+    if (aco_unlikely(part == NULL) && (part = add_part((int)i)) == NULL) {
         errno = ENOMEM;
         return NULL;
     }
-    return &part[fd % ENTRIES];
+    return &part[(unsigned)fd % ENTRIES];
 }
 
 int aco_i_is_known(int fd)
@@ -71,15 +72,23 @@ int aco_i_is_known(int fd)
     return part != NULL;
 }
 
+static __attribute__((noinline, cold)) void wait_for_close(const fd_t *entry)
+{
+    while (__atomic_load_n(&entry->is_closing, __ATOMIC_ACQUIRE)) {
+        aco_i_libc.sched_yield();
+    }
+}
+
 moment_t aco_i_moment(const fd_t *entry)
 {
-    moment_t moment;
-    do {
-        moment.ct_closed = __atomic_load_n(&entry->moment.ct_closed, __ATOMIC_ACQUIRE);
-        moment.ct_events = __atomic_load_n(&entry->moment.ct_events, __ATOMIC_ACQUIRE);
-    } while (__atomic_load_n(&entry->is_closing, __ATOMIC_ACQUIRE) &&
-             aco_i_libc.sched_yield() == 0);
-    return moment;
+    for (;;) {
+        moment_t moment = {__atomic_load_n(&entry->moment.ct_closed, __ATOMIC_ACQUIRE),
+                           __atomic_load_n(&entry->moment.ct_events, __ATOMIC_ACQUIRE)};
+        if (aco_likely(!__atomic_load_n(&entry->is_closing, __ATOMIC_ACQUIRE))) {
+            return moment;
+        }
+        wait_for_close(entry);
+    }
 }
 
 /* ==== Watching =============================================================================== */
@@ -246,6 +255,7 @@ void aco_i_forget_descriptors(void)
 static int enter(int fd, fd_t *entry, moment_t since, node_t *node, loop_t *loop)
 {
     node_t *woken = NULL;
+    int before = errno;
     lock(&entry->lock);
     int result = entry->moment.ct_closed != since.ct_closed   ? -1
                  : entry->moment.ct_events != since.ct_events ? 1
@@ -255,7 +265,7 @@ static int enter(int fd, fd_t *entry, moment_t since, node_t *node, loop_t *loop
     } else if (result == 0) {
         enqueue(&entry->waiting, node);
     }
-    int error = errno;
+    int error = result < 0 ? errno : before;
     unlock(&entry->lock);
     make_all_ready(woken);
     errno = error;
@@ -284,9 +294,7 @@ int aco_i_wait_for(int fd, fd_t *entry, int events, moment_t since, int64_t unti
     self->node.kind = kind_of(events);
     self->fd = fd;
     int entered = enter(fd, entry, since, &self->node, self->loop);
-    int error = errno;
     if (entered != 0 && aco_i_close_wait(self)) {
-        errno = error;
         return entered;
     }
     outcome_t outcome = aco_i_wait_until(self, until);

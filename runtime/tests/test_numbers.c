@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include "tasks.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -146,10 +147,37 @@ static void *writes_to_a_reused_number(void *arg)
     return arg;
 }
 
+/* What was a TCP connection, of which it is known that all was read, is a pipe. */
+static void *reads_from_a_reused_number(void *arg)
+{
+    int listener = aco_listen("tcp", "127.0.0.1:0"), fds[2], ends[2];
+    char name[64], bytes[2];
+    struct sockaddr_in in;
+    socklen_t sz = sizeof(in);
+    CHECK(listener >= 0 && getsockname(listener, (struct sockaddr *)&in, &sz) == 0);
+    snprintf(name, sizeof(name), "127.0.0.1:%d", ntohs(in.sin_port));
+    fds[0] = aco_dial("tcp", name);
+    fds[1] = aco_accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    CHECK(fds[0] >= 0 && fds[1] >= 0);
+    for (int i = 0; i < 2; i++) {
+        CHECK(aco_write(fds[!i], "x", 1) == 1);
+        CHECK(aco_read(fds[i], bytes, 2) == 1);
+    }
+    CHECK(pipe2(ends, O_CLOEXEC) == 0);
+    CHECK(dup2(ends[0], fds[0]) == fds[0] && dup2(ends[1], fds[1]) == fds[1]);
+    CHECK(aco_write(fds[1], "y", 1) == 1);
+    CHECK(aco_read(fds[0], bytes, 2) == 1 && bytes[0] == 'y');
+    close_all(ends, 2);
+    close_all(fds, 2);
+    CHECK(aco_close(listener) == 0);
+    return arg;
+}
+
 static void a_reused_number_is_a_new_file(void **state)
 {
     (void)state;
     run_tasks(waits_for_a_reused_number, NULL);
+    run_tasks(reads_from_a_reused_number, NULL);
     for (has_no_nowait = 0; has_no_nowait < 2; has_no_nowait++) {
         run_tasks(writes_to_a_reused_number, NULL);
     }
