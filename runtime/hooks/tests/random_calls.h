@@ -325,6 +325,13 @@ static int is_inexact(const end_t *end, size_t sz)
     return sz > 1000 && (kind == KIND_TCP || kind == KIND_PTY || kind == KIND_UNIX);
 }
 
+/* What an end has sent that the other end's kernel has not got yet, as TCP alone may have. */
+static int is_under_way(const end_t *end)
+{
+    int ct = 0;
+    return end->stream->kind == KIND_TCP && ioctl(end->fd, SIOCOUTQ, &ct) == 0 && ct != 0;
+}
+
 /* Reads all that there is at the other end. */
 static void drain(end_t *end)
 {
@@ -335,7 +342,9 @@ static void drain(end_t *end)
         return;
     }
     fcntl(to->fd, F_SETFL, flags | O_NONBLOCK);
-    while (syscall(SYS_read, to->fd, bytes, sizeof(bytes)) > 0) {
+    int64_t since = aco_now();
+    while (syscall(SYS_read, to->fd, bytes, sizeof(bytes)) > 0 ||
+           (is_under_way(end) && aco_now() - since < 1000000000)) {
     }
     fcntl(to->fd, F_SETFL, flags);
 }
