@@ -44,6 +44,7 @@ HOOK(int, dup2, (int from, int to), (from, to),
 {
     return copy(from, to, -1);
 }
+HOOK_ALIAS(__dup2, dup2);
 
 HOOK(int, dup3, (int from, int to, int flags), (from, to, flags),
      syscall(SYS_dup3, from, to, flags))

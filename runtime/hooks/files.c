@@ -66,6 +66,8 @@ HOOK_ALIAS(preadv64, preadv);
 HOOK_ALIAS(pwritev64, pwritev);
 #else
 HOOKS_AT(int64_t, 64);
+HOOK_ALIAS(__pread64, pread64);
+HOOK_ALIAS(__pwrite64, pwrite64);
 #endif
 
 /* ==== Syncing ================================================================================ */
@@ -184,6 +186,8 @@ static int open_by_helper(int directory, const char *path, int flags, unsigned m
 #define LARGE64 O_LARGEFILE
 HOOKS_OPEN();
 HOOKS_OPEN(64);
+HOOK_ALIAS(__open, open);
+HOOK_ALIAS(__open64, open64);
 
 static void *do_open(void *arg)
 {

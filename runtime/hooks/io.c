@@ -200,6 +200,11 @@ HOOK(int, connect, (int fd, const struct sockaddr *addr, socklen_t addr_sz), (fd
 }
 HOOK_ALIAS(__connect, connect);
 
+HOOK(int, shutdown, (int fd, int how), (fd, how), refuse(ENOSYS))
+{
+    return is_in_task() ? aco_shutdown(fd, how) : real_shutdown(fd, how);
+}
+
 /* ==== From one descriptor to another ========================================================= */
 
 #if __SIZEOF_POINTER__ == 8

@@ -210,6 +210,7 @@ EARLY int hook_pthread_key_create(pthread_key_t *key, destructor_t destructor)
     }
     return error;
 }
+HOOK_ALIAS(__pthread_key_create, pthread_key_create);
 
 HOOK(int, pthread_key_delete, (pthread_key_t key), (key), EINVAL)
 {

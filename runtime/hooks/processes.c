@@ -26,6 +26,7 @@ HOOK(pid_t, wait, (int *status), (status), syscall(SYS_wait4, -1, status, 0, NUL
 {
     return is_in_task() ? aco_waitpid(-1, status, 0) : real_wait(status);
 }
+HOOK_ALIAS(__wait, wait);
 
 HOOK(pid_t, wait4, (pid_t pid, int *status, int options, struct rusage *usage),
      (pid, status, options, usage), syscall(SYS_wait4, pid, status, options, usage))

@@ -154,3 +154,4 @@ HOOK(int, sched_yield, (void), (), syscall(SYS_sched_yield))
     aco_yield();
     return 0;
 }
+HOOK_ALIAS(__sched_yield, sched_yield);

@@ -14,8 +14,10 @@ HOOKS_OF(time64);
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <threads.h>
 
 /* A struct timespec and a struct timeval of these programs. */
@@ -179,6 +181,36 @@ HOOK(int, __sendmmsg64, (int fd, struct mmsghdr *messages, unsigned ct, int flag
 {
     return is_in_task() ? sendmmsg(fd, messages, ct, flags)
                         : real___sendmmsg64(fd, messages, ct, flags);
+}
+
+/* ==== Children =============================================================================== */
+
+/* A struct rusage of these programs. */
+typedef struct {
+    timeval64_t user, system;
+    long others[(sizeof(struct rusage) - 2 * sizeof(struct timeval)) / sizeof(long)];
+} rusage64_t;
+
+HOOK(pid_t, __wait4_time64, (pid_t pid, int *status, int options, rusage64_t *usage),
+     (pid, status, options, usage), refuse(ENOSYS))
+{
+    struct rusage u;
+    if (!is_in_task()) {
+        return real___wait4_time64(pid, status, options, usage);
+    }
+    pid_t got = wait4(pid, status, options, &u);
+    if (got > 0 && usage != NULL) {
+        usage->user = (timeval64_t){u.ru_utime.tv_sec, u.ru_utime.tv_usec};
+        usage->system = (timeval64_t){u.ru_stime.tv_sec, u.ru_stime.tv_usec};
+        memcpy(usage->others, &u.ru_maxrss, sizeof(usage->others));
+    }
+    return got;
+}
+
+HOOK(pid_t, __wait3_time64, (int *status, int options, rusage64_t *usage), (status, options, usage),
+     refuse(ENOSYS))
+{
+    return hook___wait4_time64(-1, status, options, usage);
 }
 
 /* ==== Threads ================================================================================ */

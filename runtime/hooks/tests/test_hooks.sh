@@ -35,6 +35,7 @@ check() {
     must "$*: test_hooks fails" "${run[@]}" "$TMP/test_hooks"
     must "$*: test_settings fails" "${run[@]}" "$TMP/test_settings"
     must "$*: a hooked call differs" "${run[@]}" "$TMP/random_calls" "$ct" "$SEED"
+    check_names "$@"
     if [[ " $* " == *" -m32 "* ]]; then
         check_times "$@"
     fi
@@ -44,12 +45,43 @@ check() {
 # check_times COMPILER OPTION...: programs for times of 64 bits call other names.
 check_times() {
     local name
-    for name in test_hooks test_settings; do
+    for name in test_hooks test_settings test_processes; do
         must "$*: $name.c does not build for times of 64 bits" "$@" -std=gnu99 -g \
             -D_TIME_BITS=64 -D_FILE_OFFSET_BITS=64 "${C_WARNINGS[@]}" "${INCLUDE[@]}" -pthread \
             "$TESTS/$name.c" "$TMP"/*.o -o "$TMP/$name" -lcmocka -lutil -ldl
         must "$*: $name fails with times of 64 bits" "$TMP/$name"
     done
+}
+
+# Calls that wait, or of which those that wait must know; libc has some under more names.
+readonly CALLS=(read readv pread preadv write writev pwrite pwritev recv recvfrom recvmsg recvmmsg
+    send sendto sendmsg sendmmsg sendfile splice accept accept4 connect close dup2 dup3 shutdown poll
+    ppoll select pselect epoll_wait epoll_pwait epoll_pwait2 sleep usleep nanosleep clock_nanosleep
+    pause sigtimedwait sigwaitinfo sigwait getaddrinfo getnameinfo gethostbyname gethostbyname2
+    gethostbyaddr wait waitpid wait3 wait4 waitid system pclose fsync fdatasync flock lockf open
+    openat fcntl sched_yield ioctl setsockopt pthread_mutex_lock pthread_mutex_trylock
+    pthread_mutex_timedlock pthread_mutex_clocklock pthread_mutex_unlock pthread_rwlock_rdlock
+    pthread_rwlock_wrlock pthread_rwlock_tryrdlock pthread_rwlock_trywrlock
+    pthread_rwlock_timedrdlock pthread_rwlock_timedwrlock pthread_rwlock_clockrdlock
+    pthread_rwlock_clockwrlock pthread_rwlock_unlock pthread_cond_wait pthread_cond_timedwait
+    pthread_cond_clockwait pthread_cond_signal pthread_cond_broadcast pthread_join
+    pthread_timedjoin_np pthread_clockjoin_np pthread_barrier_wait pthread_once sem_wait sem_trywait
+    sem_timedwait sem_clockwait sem_post mtx_lock mtx_trylock mtx_timedlock mtx_unlock cnd_wait
+    cnd_timedwait cnd_signal cnd_broadcast thrd_join thrd_sleep thrd_yield call_once
+    pthread_getspecific pthread_setspecific pthread_key_create pthread_key_delete)
+
+# check_names COMPILER OPTION...: each is hooked under all names that libc has for programs, also
+# for buffers whose size is known, and offsets and times of 64 bits.
+check_names() {
+    local libc
+    libc=$("$@" -print-file-name=libc.so.6)
+    nm -D --defined-only "$libc" | sed -n 's/.* [TWi] \([^@]*\)@@GLIBC_[2-9].*/\1/p' |
+        grep -E "^(__)?($(tr ' ' '|' <<<"${CALLS[*]}"))(64)?(_r|_2|_chk)?(64|_time64)?$" |
+        sort -u >"$TMP/names"
+    nm --defined-only "$TMP"/runtime_hooks_*.o | awk '{ print $3 }' | sort -u >"$TMP/hooked"
+    (($(wc -l <"$TMP/names") >= ${#CALLS[@]})) || fail "libc has no names: $libc"
+    comm -23 "$TMP/names" "$TMP/hooked" >"$TMP/missing"
+    [[ ! -s $TMP/missing ]] || fail "$*: not hooked: $(tr '\n' ' ' <"$TMP/missing")"
 }
 
 # The program alone knows the runtime; hooks come by LD_PRELOAD.

@@ -75,9 +75,12 @@ static void *waits_for_children(void *arg)
     memset(&usage, 0xff, sizeof(usage));
     CHECK(wait3(&status, 0, &usage) == pid && WEXITSTATUS(status) == 5 && stage == 1);
     CHECK(usage.ru_maxrss > 0);
+    CHECK(usage.ru_maxrss > 0);
     pid = begin_wait(6);
     usage.ru_maxrss = 0;
+    usage.ru_maxrss = 0;
     CHECK(wait4(pid, &status, 0, &usage) == pid && WEXITSTATUS(status) == 6 && stage == 1);
+    CHECK(usage.ru_maxrss > 0);
     CHECK(usage.ru_maxrss > 0);
     pid = begin_wait(7);
     CHECK(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) == 0 && stage == 1);
