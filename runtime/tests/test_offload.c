@@ -723,6 +723,7 @@ static void *looks_up(void *arg)
 
 static void *answers_all(void *arg)
 {
+    uint64_t before = ct_offloads();
     aco_task_options_t options = {.shares_stack = 1};
     aco_task_t *task;
     CHECK(aco_go_with(&options, looks_up, NULL, &task) == 0);
@@ -730,12 +731,13 @@ static void *answers_all(void *arg)
         sem_post(&answers);
     }
     CHECK(aco_join(task, NULL) == 0);
-    CHECK(ct_lookups == 4 && ct_offloads() == 4);
+    CHECK(ct_lookups == 4 && ct_offloads() == before + 4);
     return arg;
 }
 
 static void *needs_no_helper(void *arg)
 {
+    uint64_t before = ct_offloads();
     struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM}, *list = NULL;
     CHECK(aco_getaddrinfo("192.0.2.1", "80", &hints, &list) == 0);
     CHECK(is_address(list, 0xc0000201, 80));
@@ -750,7 +752,7 @@ static void *needs_no_helper(void *arg)
     CHECK(aco_getnameinfo((const struct sockaddr *)&in, sizeof(in), host, sizeof(host), NULL, 0,
                           NI_NUMERICHOST) == 0);
     CHECK(strcmp(host, "0.0.0.0") == 0);
-    CHECK(aco_self() == NULL || ct_offloads() == 0);
+    CHECK(ct_offloads() == before);
     return arg;
 }
 
