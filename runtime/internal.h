@@ -397,10 +397,12 @@ struct loop_s {
     watched_t watched;
     void *alt_stack; /* for handlers of its thread; NULL: it has another one */
     uint64_t ct_started, ct_switches, ct_wakes, ct_polls, ct_offloads;
-    int64_t turn_began;  /* 0: no task has run since the last look */
-    aco_task_t *sampled; /* a ready task, whose delay is to be counted; NULL: none */
-    int64_t sampled_at;  /* when it, or the last one, was chosen */
-    int64_t seen_at;     /* turns from then on go by run_seen() */
+    int64_t trim_at; /* when idle stacks are given back; NO_DEADLINE: there are none */
+    uint64_t ct_tended, ct_at_trim; /* see aco_i_tend_stacks() */
+    int64_t turn_began;             /* 0: no task has run since the last look */
+    aco_task_t *sampled;            /* a ready task, whose delay is to be counted; NULL: none */
+    int64_t sampled_at;             /* when it, or the last one, was chosen */
+    int64_t seen_at;                /* turns from then on go by run_seen() */
     durations_t turns, delays;
     trace_t *trace;     /* NULL: it is not traced */
     profile_t *profile; /* NULL: none is made */
@@ -628,6 +630,9 @@ HIDDEN int aco_i_start(loop_t *loop, aco_task_t *task, aco_share_stack_t *stack)
 HIDDEN void aco_i_reset(aco_task_t *task);
 /* What is left to do after the last switch from a task. */
 HIDDEN void aco_i_reap(loop_t *loop, aco_task_t *task);
+/* Gives the memory of idle stacks back if they have been idle for long; is called before the loop
+ * sleeps, and at loop->trim_at. */
+HIDDEN void aco_i_tend_stacks(loop_t *loop);
 HIDDEN void aco_i_free_chunks(runtime_t *runtime);
 /* Calls `fn` for each task that has not ended, while they go on. In signal handlers, too. */
 HIDDEN void aco_i_each_task(runtime_t *runtime,

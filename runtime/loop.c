@@ -684,6 +684,7 @@ int64_t aco_i_next_time(const loop_t *loop)
 {
     int64_t timer = loop->ct_timers == 0 ? NO_DEADLINE : loop->timers[1].when;
     timer = loop->first_starved == NULL || timer < loop->retry_at ? timer : loop->retry_at;
+    timer = timer < loop->trim_at ? timer : loop->trim_at;
     return loop->trusted == NULL || timer < loop->trusted_until ? timer : loop->trusted_until;
 }
 
@@ -710,12 +711,15 @@ static void look(loop_t *loop, int64_t most)
         }
         return;
     }
+    aco_i_tend_stacks(loop);
     __atomic_store_n(&loop->is_asleep, 1, __ATOMIC_SEQ_CST);
     if (!has_work(loop)) {
         int64_t next = aco_i_next_time(loop);
         int64_t timeout = next == NO_DEADLINE ? -1 : next - loop->now;
         poll_events(loop, most < 0 || (timeout >= 0 && timeout < most) ? timeout : most);
         loop->now = aco_i_clock();
+    } else if (loop->timer_fd >= 0) {
+        poll_events(loop, 0); /* so that its descriptor is readable no longer */
     }
     __atomic_store_n(&loop->is_asleep, 0, __ATOMIC_SEQ_CST);
 }

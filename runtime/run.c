@@ -409,6 +409,7 @@ static runtime_t *new_runtime(const aco_run_options_t *o)
         loop->runtime = runtime;
         loop->index = i;
         loop->event_fd = loop->epoll_fd = loop->timer_fd = -1;
+        loop->trim_at = NO_DEADLINE;
     }
     return runtime;
 }

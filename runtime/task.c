@@ -17,6 +17,7 @@
 #define MAX_FREE_TASKS (2 * CT_TASKS_A_CHUNK) /* of a loop */
 #define MAX_KEYS 1024u
 #define DESTRUCTOR_ROUNDS 4
+#define IDLE_TIME 1000000000 /* ns after which idle stacks are given back */
 
 struct chunk_s {
     struct chunk_s *next;
@@ -256,6 +257,38 @@ static void destroy_co(loop_t *loop, aco_task_t *task)
     aco_destroy(task->co);
     if (stack != NULL) {
         aco_share_stack_destroy(stack);
+    }
+}
+
+static void trim_stacks(loop_t *loop)
+{
+    if (loop->spare_co != NULL) {
+        aco_stack_pool_destroy_co(loop->pool, loop->spare_co);
+        loop->spare_co = NULL;
+    }
+    aco_stack_pool_trim(loop->pool);
+    loop->trim_at = NO_DEADLINE;
+}
+
+/* Stacks are idle if more of them are unused than tasks have started and ended in all the time. So
+ * bursts keep theirs, and a loop that sleeps wakes once at most for them. */
+void aco_i_tend_stacks(loop_t *loop)
+{
+    uint64_t ct = 2 * loop->ct_started - loop->ct_tasks; /* starts and ends */
+    if (ct == loop->ct_tended && loop->trim_at > loop->now) {
+        return;
+    }
+    aco_stack_pool_stats_t stats;
+    aco_stack_pool_stats(loop->pool, &stats);
+    size_t ct_idle = stats.idle + (loop->spare_co != NULL);
+    loop->ct_tended = ct;
+    if (ct_idle == 0) {
+        loop->trim_at = NO_DEADLINE;
+    } else if (loop->trim_at == NO_DEADLINE || ct - loop->ct_at_trim >= ct_idle) {
+        loop->ct_at_trim = ct;
+        loop->trim_at = loop->now + IDLE_TIME;
+    } else if (loop->trim_at <= loop->now) {
+        trim_stacks(loop);
     }
 }
 

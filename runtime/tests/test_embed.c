@@ -209,6 +209,37 @@ static void test_leaves_descriptors(void **state)
     assert_int_equal(ct_failed, 0);
 }
 
+/* ==== Memory ================================================================================= */
+
+/* When nothing happens any more, the descriptor becomes readable once, for what is idle. */
+static void test_gives_stacks_back(void **state)
+{
+    (void)state;
+    static aco_task_t *tasks[100];
+    aco_stats_t before, after;
+    int fd = aco_loop_fd();
+    struct pollfd polled = {fd, POLLIN, 0};
+    ct_done = ct_failed = 0;
+    for (size_t i = 0; i < ARRAY_SZ(tasks); i++) {
+        assert_int_equal(aco_go(parks, &tasks[i]), 0);
+    }
+    for (size_t i = 0; i < ARRAY_SZ(tasks); i++) {
+        while (tasks[i] == NULL) {
+            assert_int_equal(aco_run_once(0), 1);
+        }
+        aco_unpark(tasks[i]);
+    }
+    run_until_done(ARRAY_SZ(tasks));
+    assert_int_equal(aco_run_once(0), 0);
+    aco_stats(&before);
+    assert_int_equal(poll(&polled, 1, 60000), 1);
+    assert_int_equal(aco_run_once(0), 0);
+    aco_stats(&after);
+    assert_true(after.stacks_sz < before.stacks_sz);
+    assert_int_equal(poll(&polled, 1, 0), 0);
+    assert_int_equal(ct_failed, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -216,6 +247,7 @@ int main(void)
         cmocka_unit_test(test_wakes),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_leaves_descriptors),
+        cmocka_unit_test(test_gives_stacks_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

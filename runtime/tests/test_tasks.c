@@ -6,6 +6,8 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
 
 /* ==== Running ================================================================================ */
 
@@ -524,6 +526,83 @@ static void values_are_the_tasks_own(void **state)
     assert_null(aco_getspecific(key_a));
 }
 
+/* ==== Memory ================================================================================= */
+
+#define CT_DEEP 200
+#define DEEP_SZ (96 << 10) /* bytes of stack that each of them touches */
+
+static int64_t resident_sz(void)
+{
+    FILE *file = fopen("/proc/self/statm", "r");
+    long long total = 0, resident = 0;
+    CHECK(file != NULL && fscanf(file, "%lld %lld", &total, &resident) == 2);
+    fclose(file);
+    return resident * sysconf(_SC_PAGESIZE);
+}
+
+static void *goes_deep(void *arg)
+{
+    char bytes[DEEP_SZ];
+    memset(bytes, 1, sizeof(bytes));
+    __asm__ volatile("" : : "r"(bytes) : "memory"); /* which clang would not write else */
+    CHECK(aco_park() == 0 && bytes[DEEP_SZ / 2] == 1);
+    return arg;
+}
+
+typedef struct {
+    aco_task_t *task;       /* that waits, once all others have ended */
+    int64_t before, during; /* what was resident */
+} memory_t;
+
+/* Waits until half of what they took is given back, and then until the loop sleeps for longer. */
+static void *watches_memory(void *arg)
+{
+    const memory_t *memory = (const memory_t *)arg;
+    const struct timespec pause = {0, 10 * MS}, longer = {1, 300 * MS};
+    int64_t least = (memory->before + memory->during) / 2, end = aco_now() + 60000 * MS;
+    aco_stats_t stats, later;
+    while (resident_sz() > least && aco_now() < end) {
+        nanosleep(&pause, NULL);
+    }
+    CHECK(resident_sz() <= least);
+    do {
+        aco_stats(&stats);
+        nanosleep(&longer, NULL);
+        aco_stats(&later);
+    } while (later.ct_polls != stats.ct_polls && aco_now() < end);
+    CHECK(later.ct_polls == stats.ct_polls);
+    aco_unpark(memory->task);
+    return NULL;
+}
+
+static void *idles(void *arg)
+{
+    static aco_task_t *deep[CT_DEEP];
+    static memory_t memory;
+    pthread_t thread;
+    memory = (memory_t){.task = aco_self(), .before = resident_sz()};
+    for (int i = 0; i < CT_DEEP; i++) {
+        deep[i] = aco_spawn(goes_deep, NULL);
+    }
+    aco_yield();
+    memory.during = resident_sz();
+    CHECK(memory.during - memory.before >= CT_DEEP / 2 * DEEP_SZ);
+    for (int i = 0; i < CT_DEEP; i++) {
+        aco_unpark(deep[i]);
+        CHECK(aco_join(deep[i], NULL) == 0);
+    }
+    CHECK(pthread_create(&thread, NULL, watches_memory, &memory) == 0);
+    CHECK(aco_park() == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    return arg;
+}
+
+static void idle_stacks_are_given_back(void **state)
+{
+    (void)state;
+    run_tasks(idles, NULL);
+}
+
 /* ==== Seen from outside ====================================================================== */
 
 /* What the line of a task tells, in bytes; 0: nothing. */
@@ -619,6 +698,7 @@ int main(void)
         cmocka_unit_test(tasks_keep_their_frames),
         cmocka_unit_test(tasks_go_to_threads),
         cmocka_unit_test(values_are_the_tasks_own),
+        cmocka_unit_test(idle_stacks_are_given_back),
         cmocka_unit_test(tasks_are_printed),
     };
     return cmocka_run_group_tests_name("tasks", tests, NULL, NULL);
