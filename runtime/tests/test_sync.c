@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What tasks of one thread and of several do with mutexes and similar, and threads that run none.
  */
+// build: -Wl,--wrap=clock_gettime
 #include "aco_bindings.h"
 #include "tasks.h"
 
 #include <pthread.h>
+#include <sched.h>
+#include <time.h>
 
 #define CT 50
 #define ROUNDS 200
@@ -288,7 +291,7 @@ static void *enters_once(void *arg)
 {
     const side_t *side = (const side_t *)arg;
     CHECK(side->lock(side->it) == 0);
-    has_entered = 1;
+    __atomic_store_n(&has_entered, 1, __ATOMIC_RELEASE);
     CHECK(side->unlock(side->it) == 0);
     return NULL;
 }
@@ -364,6 +367,74 @@ static void who_always_loses_is_given_the_lock(void **state)
     for (size_t i = 0; i < sizeof(sides) / sizeof(sides[0]); i++) {
         run_tasks(hogs, (void *)(uintptr_t)sides[i]);
     }
+}
+
+/*
+ * The same between threads, by a clock of the test's own: each time that the other one has lost and
+ * waits again, a tenth of the 1 ms goes by, after which it is given the lock.
+ */
+#define CT_LOSSES 12 /* the first of which begins the 1 ms */
+
+int __real_clock_gettime(clockid_t clock, struct timespec *t);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
+static int64_t own_time; /* ns; 0: the time is the machine's; atomic */
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
+{
+    int64_t now = __atomic_load_n(&own_time, __ATOMIC_RELAXED);
+    if (now == 0) {
+        return __real_clock_gettime(clock, t);
+    }
+    *t = (struct timespec){(time_t)(now / 1000000000), (long)(now % 1000000000)};
+    return 0;
+}
+
+/* Whether somebody waits for a lock that the caller holds. */
+static int is_waited_for(aco_i_lock_t *lock, const aco_i_queue_t *waiting)
+{
+    while (__atomic_exchange_n(&lock->is_held, 1, __ATOMIC_ACQUIRE)) {
+        sched_yield();
+    }
+    int has_first = waiting->first != NULL;
+    __atomic_store_n(&lock->is_held, 0, __ATOMIC_RELEASE);
+    return has_first;
+}
+
+static void *overtakes(void *arg)
+{
+    const side_t *const *sides = (const side_t *const *)arg, *side = sides[0];
+    aco_task_options_t options = {.thread = ACO_THREAD(1)};
+    int is_mutex = side == &owner, ct = 0;
+    aco_i_lock_t *lock = is_mutex ? &mutex.lock : &rwlock.lock;
+    const aco_i_queue_t *waiting = is_mutex ? &mutex.waiting : &rwlock.waiting;
+    aco_task_t *other = NULL;
+    has_entered = 0;
+    CHECK(side->lock(side->it) == 0);
+    CHECK(aco_go_with(&options, enters_once, (void *)(uintptr_t)sides[1], &other) == 0);
+    for (; !__atomic_load_n(&has_entered, __ATOMIC_ACQUIRE) && ct < 10 * CT_LOSSES; ct++) {
+        while (!is_waited_for(lock, waiting)) {
+            sched_yield();
+        }
+        __atomic_add_fetch(&own_time, MS / 10, __ATOMIC_RELAXED);
+        CHECK(side->unlock(side->it) == 0);
+        CHECK(side->lock(side->it) == 0);
+    }
+    CHECK(ct <= CT_LOSSES);
+    CHECK(side->unlock(side->it) == 0);
+    CHECK(aco_join(other, NULL) == 0);
+    return NULL;
+}
+
+static void who_waits_is_seldom_overtaken(void **state)
+{
+    (void)state;
+    const side_t *const sides[][2] = {
+        {&owner, &owner}, {&writer, &writer}, {&writer, &reader}, {&reader, &writer}};
+    own_time = aco_now();
+    for (size_t i = 0; i < 10 * sizeof(sides) / sizeof(sides[0]); i++) {
+        run_tasks_on(2, overtakes, (void *)(uintptr_t)sides[i % 4]);
+    }
+    own_time = 0;
 }
 
 /* ==== Owners ================================================================================= */
@@ -549,6 +620,7 @@ int main(void)
         cmocka_unit_test(an_rwlock_lets_readers_share),
         cmocka_unit_test(who_has_lost_keeps_its_place),
         cmocka_unit_test(who_always_loses_is_given_the_lock),
+        cmocka_unit_test(who_waits_is_seldom_overtaken),
         cmocka_unit_test(an_owner_that_has_ended_owns_on),
         cmocka_unit_test(a_condition_wakes_who_waits),
         cmocka_unit_test(counts_are_kept),
