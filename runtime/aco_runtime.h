@@ -311,7 +311,8 @@ int aco_dial(const char *network, const char *address);
 /*
  * What follows may be used by tasks of different threads, and by threads that run no task. The
  * first to wait is the first to go on. Zero bytes initialise it, and nothing needs to be destroyed.
- * It must not be moved or freed while somebody waits. The fields are private.
+ * It must not be moved or freed while somebody waits, so not lie on the stack of a task with
+ * `shares_stack`: to wait for it there aborts. The fields are private.
  *
  * A lock that is unlocked is free, and the first to wait is woken. A task that runs may be faster;
  * the other one then keeps its place, and after about 1 ms of that, the next unlock makes it the

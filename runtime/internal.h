@@ -637,6 +637,9 @@ HIDDEN void aco_i_free_chunks(runtime_t *runtime);
 /* Calls `fn` for each task that has not ended, while they go on. In signal handlers, too. */
 HIDDEN void aco_i_each_task(runtime_t *runtime,
                             void (*fn)(const aco_task_t *, int64_t now, void *arg), void *arg);
+/* Whether `ptr` is in frames of the running task that are moved while it waits, since others use
+ * their stack. */
+HIDDEN int aco_i_is_lent(const aco_task_t *self, const void *ptr);
 /* Ends the process with a message of the running task. */
 SHARED ACO_NORETURN void aco_i_misuse_of(const char *call, const char *rule);
 

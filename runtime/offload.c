@@ -306,15 +306,10 @@ void *aco_offload(void *(*fn)(void *), void *arg)
         aco_i_misuse_of("aco_offload", "the function is NULL: pass one for a helper to run");
     }
     const aco_task_t *self = aco_self();
-    const aco_t *co = self != NULL && is_moved(self, arg) ? aco_get_co() : NULL;
-    for (; co != NULL && co->share_stack != NULL; co = co->main_co) {
-        const aco_share_stack_t *stack = co->share_stack;
-        if ((uintptr_t)arg - (uintptr_t)stack->ptr < stack->sz &&
-            (stack == self->loop->share_stack || stack->ct_coroutines > 1)) {
-            aco_i_misuse_of("aco_offload",
-                            "the argument lies on a stack that others use while the "
-                            "task waits: pass memory from the heap");
-        }
+    if (self != NULL && aco_i_is_lent(self, arg)) {
+        aco_i_misuse_of("aco_offload",
+                        "the argument lies on a stack that others use while the "
+                        "task waits: pass memory from the heap");
     }
     if (self != NULL && IS_STRESS && is_moved(self, arg)) {
         return fn(arg);

@@ -39,6 +39,16 @@ node_t *aco_i_claim_first(queue_t *queue, outcome_t outcome)
     return NULL;
 }
 
+/* Before a task waits for what others change meanwhile. */
+static inline void check_place(const char *call, const aco_task_t *self, const void *object)
+{
+    if (aco_unlikely(is_moved(self, object) && aco_i_is_lent(self, object))) {
+        aco_i_misuse_of(call,
+                        "it lies on a stack that others use while the task waits: have it in "
+                        "static memory or on the heap");
+    }
+}
+
 /* Waits in the queue that the task's node is in. Its lock is held, and released. */
 static outcome_t wait_in_place(aco_task_t *self, lock_t *queue_lock, reason_t reason)
 {
@@ -166,6 +176,7 @@ static __attribute__((noinline)) int lock_slowly(aco_mutex_t *mutex, aco_task_t 
         errno = EDEADLK;
         return -1;
     }
+    check_place("aco_mutex_lock", self, mutex);
     lock(&mutex->lock);
     if (try_lock(mutex, me)) {
         unlock(&mutex->lock);
@@ -293,6 +304,7 @@ static void unlock_and_wake(aco_rwlock_t *rwlock)
 /* Waits until the caller can enter. The lock is held, and released. */
 static int wait_to_enter(aco_rwlock_t *rwlock, aco_task_t *self, size_t kind)
 {
+    check_place(kind == READER ? "aco_rwlock_read_lock" : "aco_rwlock_write_lock", self, rwlock);
     self->node.kind = kind;
     self->node.lost_at = 0;
     outcome_t outcome = wait_in(&rwlock->waiting, &rwlock->lock, self, FOR_RWLOCK);
@@ -385,6 +397,8 @@ int aco_cond_wait(aco_cond_t *cond, aco_mutex_t *mutex)
     if (__atomic_load_n(&mutex->owner, __ATOMIC_RELAXED) != owner_for(self)) {
         aco_i_misuse_of("aco_cond_wait", "the caller has not locked the mutex: lock it before");
     }
+    check_place("aco_cond_wait", self, cond);
+    check_place("aco_cond_wait", self, mutex);
     lock(&cond->lock);
     self->node.task = self;
     enqueue(&cond->waiting, &self->node);
@@ -450,9 +464,12 @@ static int take_one(aco_semaphore_t *semaphore)
 int aco_semaphore_acquire(aco_semaphore_t *semaphore)
 {
     need(semaphore, "aco_semaphore_acquire", no_semaphore);
-    return take_one(semaphore) ? 0
-                               : aco_i_result(wait_in(&semaphore->waiting, &semaphore->lock,
-                                                      aco_i_self(), FOR_SEMAPHORE));
+    if (take_one(semaphore)) {
+        return 0;
+    }
+    aco_task_t *self = aco_i_self();
+    check_place("aco_semaphore_acquire", self, semaphore);
+    return aco_i_result(wait_in(&semaphore->waiting, &semaphore->lock, self, FOR_SEMAPHORE));
 }
 
 int aco_semaphore_try_acquire(aco_semaphore_t *semaphore)
@@ -490,7 +507,9 @@ static int count(const char *call, aco_wait_group_t *wait_group, int64_t ct)
 {
     need(wait_group, call, no_wait_group);
     lock(&wait_group->lock);
-    wait_group->ct += ct;
+    if (__builtin_add_overflow(wait_group->ct, ct, &wait_group->ct)) {
+        aco_i_misuse_of(call, "too many are counted: count each that begins once");
+    }
     if (wait_group->ct < 0) {
         aco_i_misuse_of(call, "less than none are left: count each that begins before it ends");
     }
@@ -518,8 +537,9 @@ int aco_wait_group_wait(aco_wait_group_t *wait_group)
         unlock(&wait_group->lock);
         return 0;
     }
-    return aco_i_result(
-        wait_in(&wait_group->waiting, &wait_group->lock, aco_i_self(), FOR_WAIT_GROUP));
+    aco_task_t *self = aco_i_self();
+    check_place("aco_wait_group_wait", self, wait_group);
+    return aco_i_result(wait_in(&wait_group->waiting, &wait_group->lock, self, FOR_WAIT_GROUP));
 }
 
 /* ==== Once =================================================================================== */

@@ -560,6 +560,19 @@ const char *aco_task_name(const aco_task_t *task)
     return task->name == NULL ? "" : task->name;
 }
 
+int aco_i_is_lent(const aco_task_t *self, const void *ptr)
+{
+    const aco_t *co = is_moved(self, ptr) ? aco_get_co() : NULL;
+    for (; co != NULL && co->share_stack != NULL; co = co->main_co) {
+        const aco_share_stack_t *stack = co->share_stack;
+        if ((uintptr_t)ptr - (uintptr_t)stack->ptr < stack->sz &&
+            (stack == self->loop->share_stack || stack->ct_coroutines > 1)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 void aco_i_misuse_of(const char *call, const char *rule)
 {
     const aco_task_t *self = aco_self();

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <netdb.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -81,6 +82,77 @@ static void has_a_bad_name(void)
     aco_go_with(&options, joins_nothing, NULL, NULL);
 }
 
+/* What lies on a stack that others use while the task waits. */
+typedef enum {
+    A_MUTEX,
+    AN_RWLOCK_TO_READ,
+    AN_RWLOCK,
+    A_COND,
+    ITS_MUTEX,
+    A_SEMAPHORE,
+    A_COUNT
+} lent_t;
+
+static void *locks_beside(void *locks)
+{
+    aco_mutex_lock(((void **)locks)[0]);
+    aco_rwlock_write_lock(((void **)locks)[1]);
+    return NULL;
+}
+
+static void *waits_for_lent(void *arg)
+{
+    aco_mutex_t its_mutex = {0};
+    aco_rwlock_t its_rwlock = {0};
+    aco_cond_t its_cond = {0};
+    aco_semaphore_t semaphore = {0};
+    aco_wait_group_t wait_group = {.ct = 1};
+    void *locks[] = {&its_mutex, &its_rwlock};
+    lent_t lent = (lent_t)(intptr_t)arg;
+    aco_mutex_lock(lent == ITS_MUTEX ? &its_mutex : &mutex);
+    if (lent <= AN_RWLOCK) { /* has them locked by another owner */
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, locks_beside, locks) == 0);
+        pthread_join(thread, NULL);
+    }
+    switch (lent) {
+    case A_MUTEX:
+        aco_mutex_lock(&its_mutex);
+        break;
+    case AN_RWLOCK_TO_READ:
+        aco_rwlock_read_lock(&its_rwlock);
+        break;
+    case AN_RWLOCK:
+        aco_rwlock_write_lock(&its_rwlock);
+        break;
+    case A_COND:
+        aco_cond_wait(&its_cond, &mutex);
+        break;
+    case ITS_MUTEX:
+        aco_cond_wait(&cond, &its_mutex);
+        break;
+    case A_SEMAPHORE:
+        aco_semaphore_acquire(&semaphore);
+        break;
+    case A_COUNT:
+        aco_wait_group_wait(&wait_group);
+        break;
+    }
+    return NULL;
+}
+
+static void waits_for(lent_t lent)
+{
+    aco_task_options_t options = {.shares_stack = 1};
+    aco_go_with(&options, waits_for_lent, (void *)(intptr_t)lent, NULL);
+}
+
+static void counts_too_many(void)
+{
+    aco_wait_group_t wait_group = {.ct = INT64_MAX};
+    aco_wait_group_add(&wait_group, 1);
+}
+
 #define CALLS(X)                                                                                   \
     X("aco_chan_send", aco_chan_send(NULL, &item))                                                 \
     X("aco_chan_send", aco_chan_send(chan, NULL))                                                  \
@@ -142,6 +214,14 @@ static void has_a_bad_name(void)
     X("aco_dial", aco_dial("tcp", NULL))                                                           \
     X("aco_getaddrinfo", aco_getaddrinfo("127.0.0.1", NULL, NULL, NULL))                           \
     X("aco_wait_signal", aco_wait_signal(NULL, NULL))                                              \
+    X("aco_mutex_lock", waits_for(A_MUTEX))                                                        \
+    X("aco_rwlock_read_lock", waits_for(AN_RWLOCK_TO_READ))                                        \
+    X("aco_rwlock_write_lock", waits_for(AN_RWLOCK))                                               \
+    X("aco_cond_wait", waits_for(A_COND))                                                          \
+    X("aco_cond_wait", waits_for(ITS_MUTEX))                                                       \
+    X("aco_semaphore_acquire", waits_for(A_SEMAPHORE))                                             \
+    X("aco_wait_group_wait", waits_for(A_COUNT))                                                   \
+    X("aco_wait_group_add", counts_too_many())                                                     \
     X("aco_stats", aco_stats(NULL))                                                                \
     X("aco_print_metrics", aco_print_metrics(NULL))                                                \
     X("aco_i_spawn_in", aco_i_spawn_in(NULL, NULL, NULL, NULL, NULL))                              \
