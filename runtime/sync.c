@@ -142,11 +142,18 @@ static __attribute__((noinline)) aco_task_t *thread_with_id(void)
     return self;
 }
 
+/* The running task; NULL: the caller is a thread. */
+static inline aco_task_t *running_task(void)
+{
+    loop_t *loop = aco_i_loop;
+    return loop != NULL ? loop->running : NULL;
+}
+
 /* As aco_i_self(), with an id in any case. */
 static inline aco_task_t *self_with_id(void)
 {
-    loop_t *loop = aco_i_loop;
-    return loop != NULL && loop->running != NULL ? loop->running : thread_with_id();
+    aco_task_t *self = running_task();
+    return self != NULL ? self : thread_with_id();
 }
 
 static inline uintptr_t owner_for(const aco_task_t *self)
@@ -169,9 +176,13 @@ static int try_lock(aco_mutex_t *mutex, uintptr_t self)
                                        __ATOMIC_RELAXED);
 }
 
-static __attribute__((noinline)) int lock_slowly(aco_mutex_t *mutex, aco_task_t *self)
+static __attribute__((noinline)) int lock_slowly(aco_mutex_t *mutex)
 {
+    aco_task_t *self = self_with_id();
     uintptr_t me = owner_for(self);
+    if (try_lock(mutex, me)) {
+        return 0;
+    }
     if (__atomic_load_n(&mutex->owner, __ATOMIC_RELAXED) == me) {
         errno = EDEADLK;
         return -1;
@@ -203,8 +214,8 @@ static __attribute__((noinline)) int lock_slowly(aco_mutex_t *mutex, aco_task_t 
 int aco_mutex_lock(aco_mutex_t *mutex)
 {
     need(mutex, "aco_mutex_lock", no_mutex);
-    aco_task_t *self = self_with_id();
-    return try_lock(mutex, owner_for(self)) ? 0 : lock_slowly(mutex, self);
+    const aco_task_t *self = running_task();
+    return self != NULL && try_lock(mutex, owner_for(self)) ? 0 : lock_slowly(mutex);
 }
 
 int aco_mutex_try_lock(aco_mutex_t *mutex)
@@ -217,9 +228,15 @@ int aco_mutex_try_lock(aco_mutex_t *mutex)
     return -1;
 }
 
-/* Of one that others wait for, perhaps. */
-static inline void unlock_slowly(aco_mutex_t *mutex)
+/* Also of one that others wait for. */
+static __attribute__((noinline)) int unlock_slowly(aco_mutex_t *mutex)
 {
+    uintptr_t self = owner_for(self_with_id());
+    if (__atomic_load_n(&mutex->owner, __ATOMIC_RELAXED) != self) {
+        aco_i_misuse_of("aco_mutex_unlock",
+                        "the caller has not locked it: unlock it where it was "
+                        "locked");
+    }
     lock(&mutex->lock);
     node_t *first = mutex->is_woken ? NULL : aco_i_claim_first(&mutex->waiting, WAIT_EVENT);
     aco_task_t *task = first != NULL ? first->task : NULL;
@@ -230,23 +247,19 @@ static inline void unlock_slowly(aco_mutex_t *mutex)
     if (task != NULL) {
         aco_i_make_ready(task);
     }
+    return 0;
 }
 
 int aco_mutex_unlock(aco_mutex_t *mutex)
 {
     need(mutex, "aco_mutex_unlock", no_mutex);
-    uintptr_t self = owner_for(self_with_id());
-    if (__atomic_load_n(&mutex->owner, __ATOMIC_RELAXED) != self) {
-        aco_i_misuse_of("aco_mutex_unlock",
-                        "the caller has not locked it: unlock it where it was "
-                        "locked");
-    }
-    if (is_alone() && mutex->waiting.first == NULL) {
+    const aco_task_t *self = running_task();
+    if (is_alone() && self != NULL && mutex->owner == owner_for(self) &&
+        mutex->waiting.first == NULL) {
         mutex->owner = 0;
-    } else {
-        unlock_slowly(mutex);
+        return 0;
     }
-    return 0;
+    return unlock_slowly(mutex);
 }
 
 /* ==== Readers and writers ==================================================================== */

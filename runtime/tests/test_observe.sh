@@ -59,7 +59,7 @@ check_lists() {
     check_list
     dies 134 abort fails
     dies 134 kill fails
-    dies 134 misuse 'aco_mutex_unlock.*\n(    at .*\n)*    at fails'
+    dies 134 misuse '(aco_mutex_unlock|unlock_slowly).*\n(    at .*\n)*    at fails'
     dies 135 raise fails
     dies 139 fault fails
     dies 139 null 'fails'
