@@ -7,6 +7,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -60,6 +61,47 @@ struct counted {
 };
 
 constexpr auto for_ever = std::chrono::hours(24);
+
+/* Lets all tasks that are ready run until they wait. */
+inline void let_others_wait()
+{
+    for (int i = 0; i < 10; i++) {
+        aco::yield();
+    }
+}
+
+/* Calls `f` while an exception unwinds it. */
+template <class F> struct at_unwinding {
+    F f;
+    ~at_unwinding()
+    {
+        CHECK(std::uncaught_exceptions() == 1);
+        f();
+    }
+};
+
+/* `wait` in a task must end when that is cancelled, and when a deadline passes: in ordinary code,
+ * and while an exception is handled, or unwinds a frame. */
+template <class F> void check_wait_ends(F wait)
+{
+    auto ends = [&] {
+        auto cancelled = aco::spawn([&] { wait(); });
+        let_others_wait();
+        CHECK(!cancelled.done());
+        cancelled.cancel();
+        CHECK_FAILS(std::errc::operation_canceled, cancelled.join());
+        CHECK_FAILS(std::errc::timed_out,
+                    aco::within(std::chrono::milliseconds(1), [&] { wait(); }));
+    };
+    ends();
+    try {
+        at_unwinding<decltype(ends)> unwound{ends};
+        throw 1;
+    } catch (int) {
+        ends();
+    }
+    CHECK(std::uncaught_exceptions() == 0);
+}
 
 struct test {
     const char *name;

@@ -17,13 +17,6 @@ using namespace std::chrono_literals;
 using aco::future;
 using aco::spawn;
 
-void let_others_wait()
-{
-    for (int i = 0; i < 10; i++) {
-        aco::yield();
-    }
-}
-
 future<int> sum_of(aco::task<int> a, aco::task<int> b)
 {
     counted object;

@@ -13,24 +13,6 @@ namespace {
 using namespace std::chrono_literals;
 using aco::spawn;
 
-void let_others_wait()
-{
-    for (int i = 0; i < 10; i++) {
-        aco::yield();
-    }
-}
-
-/* `wait` in a task must end when that is cancelled, and when a deadline passes. */
-template <class F> void check_wait_ends(F wait)
-{
-    auto cancelled = spawn([&] { wait(); });
-    let_others_wait();
-    CHECK(!cancelled.done());
-    cancelled.cancel();
-    CHECK_FAILS(std::errc::operation_canceled, cancelled.join());
-    CHECK_FAILS(std::errc::timed_out, aco::within(1ms, [&] { wait(); }));
-}
-
 /* Runs `f` in `ct` tasks of several threads. */
 template <class F> void on_threads(int ct, F f)
 {
@@ -262,6 +244,7 @@ void semaphore_and_latch_count()
         s.acquire();
         CHECK(s.try_acquire() && !s.try_acquire() && !s.try_acquire_for(1ms));
         check_wait_ends([&] { s.acquire(); });
+        check_wait_ends([&] { s.try_acquire_for(for_ever); });
         s.release(2);
         CHECK(s.try_acquire_until(std::chrono::steady_clock::now() + 1h) && s.try_acquire());
 

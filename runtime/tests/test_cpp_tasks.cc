@@ -17,14 +17,6 @@ using aco::spawn;
 
 std::atomic<std::size_t> ct_allocations; /* by malloc(), or by operator new under a sanitizer */
 
-/* Lets all tasks that are ready run until they wait. */
-void let_others_wait()
-{
-    for (int i = 0; i < 10; i++) {
-        aco::yield();
-    }
-}
-
 /* ==== run, spawn, join ======================================================================= */
 
 void run_returns_or_throws_what_the_callable_does()
@@ -366,6 +358,34 @@ void cancelling_ends_waits()
         });
         shields.cancel();
         CHECK_FAILS(std::errc::operation_canceled, shields.join());
+    });
+}
+
+void each_wait_can_end()
+{
+    aco::run([] {
+        auto sleeps = spawn([] { aco::sleep_for(for_ever); });
+        check_wait_ends([] { aco::sleep_for(for_ever); });
+        check_wait_ends([] { aco::sleep_until(std::chrono::system_clock::now() + for_ever); });
+        check_wait_ends([&] { sleeps.join(); });
+        check_wait_ends([&] { aco::when_all(sleeps); });
+        check_wait_ends([&] { aco::when_any(sleeps); });
+        check_wait_ends([&] { aco::when_some(1, sleeps); });
+        check_wait_ends([] {
+            aco::group g;
+            g.spawn([] { aco::sleep_for(for_ever); });
+        });
+        check_wait_ends([] {
+            aco::generator<int> values([](auto &yield) {
+                counted object;
+                aco::sleep_for(for_ever);
+                yield(1);
+            });
+            values.begin();
+        });
+        CHECK(sleeps.joinable() && !sleeps.done());
+        sleeps.cancel();
+        CHECK_FAILS(std::errc::operation_canceled, sleeps.join());
     });
 }
 
@@ -746,6 +766,7 @@ int main(int argc, char **argv)
         T(a_task_begins_as_if_it_were_the_first),
         T(a_task_may_wait_while_it_handles_an_exception),
         T(cancelling_ends_waits),
+        T(each_wait_can_end),
         T(deadlines_end_waits),
         T(then_continues),
         T(groups_end_together),
