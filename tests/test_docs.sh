@@ -405,6 +405,20 @@ for document in "${DOCUMENTS[@]}"; do
 done
 ((programs > 0 && commands > 0)) || fail "no program or no command was found"
 
+# unknown_names FILE: names of ours in it that no header has.
+unknown_names() {
+    local name
+    while IFS= read -r name; do
+        grep -rqw --include='*.h' --include='*.hpp' -e "${name#aco::}" aco.h extra runtime ||
+            echo "$name"
+    done < <(grep -oE '\b(aco_|aco::)[a-z0-9_]*[a-z0-9]\b' "$1" | LC_ALL=C sort -u)
+}
+
+for document in docs/coming_from.md docs/cpp.md; do
+    unknown=$(unknown_names "$document")
+    [[ -z $unknown ]] || fail "$document: names that no header has: $unknown"
+done
+
 try_gdb_commands
 for command in "${!RUN_BY[@]}"; do
     [[ -n ${TRIED["$command"]:-} ]] || fail "no document has the command $command of RUN_BY"
