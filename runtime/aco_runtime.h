@@ -69,7 +69,8 @@ typedef struct aco_group_s aco_group_t;
 typedef struct {
     int ct_threads;  /* that run tasks, the caller included; 0: 1; ACO_ALL_PROCESSORS */
     size_t stack_sz; /* bytes of a task's stack; 0: 256 KiB, which are addresses: only pages that
-                        were touched are memory */
+                        were touched are memory, and not those of stacks that have been idle for
+                        a second */
     size_t guard_sz; /* bytes below each stack that fault; 0: 64 KiB */
     int ct_offload;  /* most helper threads for aco_offload() and files; 0: 64 */
     int ct_offload_names; /* most for name look-ups; 0: 16 */
@@ -89,9 +90,10 @@ int aco_run(const aco_run_options_t *options, void *(*fn)(void *), void *arg, vo
 
 /*
  * For a thread with a main loop of its own, of glib, Qt or libuv, say: a descriptor that is
- * readable when tasks have something to do. It stays the same. From the first call on, the thread
- * may make tasks outside of tasks; they run in aco_run_once(), and must have ended when the thread
- * ends: that closes the descriptor. Fails as aco_run().
+ * readable when tasks have something to do, and once after that, when the memory of idle stacks can
+ * be given back. It stays the same. From the first call on, the thread may make tasks outside of
+ * tasks; they run in aco_run_once(), and must have ended when the thread ends: that closes the
+ * descriptor. Fails as aco_run().
  */
 int aco_loop_fd(void);
 
