@@ -20,7 +20,7 @@
  *   text.c    text without malloc; cfi.c, unwind.c: backtraces; symbols.c: names of places
  *   places.c  where tasks are; print.c: the list of them; report.c: that on signals
  *   metrics.c numbers; trace.c: the trace; profile.c: the profile; watch.c: the watchdog
- *   knots.c   tasks that wait for each other
+ *   knots.c   which tasks wait for others; deadlocks.c: those for ever
  *   files.c   files; names.c: name look-ups
  *   libc.c    the functions of libc that hooks replace, as the runtime itself calls them
  *
@@ -125,6 +125,17 @@ extern SHARED libc_t aco_i_libc;
 
 /* Called before the first task of a runtime starts; NULL: there are no hooks. */
 extern SHARED void (*aco_i_check_hooks)(void);
+
+/* Where hooks have the queues of those who wait for locks of the program, with the lock in `item` of
+ * each node; and the task that has a mutex, which may be a copy: the last 30 bits of its id, or 0 if
+ * there is none. All 0 without hooks. */
+typedef struct {
+    const void *queues;
+    size_t sz;
+    uint32_t (*owner_of)(const pthread_mutex_t *mutex);
+} locks_of_hooks_t;
+extern SHARED locks_of_hooks_t aco_i_locks_of_hooks;
+#define ACO_I_OWNER_BITS ((UINT32_C(1) << 30) - 1)
 
 /* ==== Locks and queues ======================================================================= */
 
@@ -707,6 +718,8 @@ SHARED int aco_i_drop(const char *call, aco_task_t *task);
 
 /* The first of a queue whose wait can be claimed, taken from the queue; NULL if there is none. */
 SHARED node_t *aco_i_claim_first(queue_t *queue, outcome_t outcome);
+/* `kind` of those who wait for an rwlock; GIVEN: by an unlock. */
+enum { READER, WRITER, GIVEN };
 
 /* ---- group.c ---- */
 /* The task that waits for the end of the group's, which may be gone by now; NULL: none does. */
@@ -732,6 +745,8 @@ SHARED outcome_t aco_i_offload(helpers_kind_t kind, void *(*fn)(void *), void *a
                                void (*discard)(void *), void **result);
 /* Ends the helpers of a runtime that has no tasks. */
 HIDDEN void aco_i_end_helpers(runtime_t *runtime);
+/* How many of them have nothing to do, roughly. */
+HIDDEN size_t aco_i_ct_idle_helpers(const runtime_t *runtime);
 
 /* ---- process.c ---- */
 
@@ -908,7 +923,14 @@ HIDDEN void aco_i_begin_watch(void);
 HIDDEN void aco_i_forget_watch(void);
 HIDDEN int aco_i_is_thread_asleep(const loop_t *loop);
 
-/* ---- knots.c ---- */
+/* ---- knots.c, deadlocks.c ---- */
+/* Whether there is a watchdog, which is to know who has an rwlock to read. */
+extern HIDDEN int aco_i_is_watched;
+/* A task has got an rwlock to read, or has given it back; its lock is held. */
+HIDDEN void aco_i_note_reader(const aco_rwlock_t *rwlock, const aco_task_t *task);
+HIDDEN void aco_i_drop_reader(const aco_rwlock_t *rwlock, const aco_task_t *task);
+/* In a child after fork(), where all tasks are gone. */
+HIDDEN void aco_i_forget_knots(void);
 /* Tells what it finds; is called every now and then. */
 HIDDEN void aco_i_look_for_knots(const aco_i_touched_t *touched, int64_t limit);
 

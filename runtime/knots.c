@@ -1,353 +1,371 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Tasks that wait for each other, for the watchdog: those of a cycle, in which each waits for a
- * lock that the next one holds, or for its end; and those of a runtime in which nothing can happen
- * any more; and tasks that hold a lock while they wait. What is read changes meanwhile, so
- * a knot counts only if the next look finds it as it was.
+ * Which tasks wait for others, for the watchdog. A task needs others to go on if it waits for locks
+ * that they hold, or for their end. Locks know who holds them to write; who holds them to read is
+ * noted while there is a watchdog. What is read of tasks and locks changes meanwhile.
  */
-#include "internal.h"
+#include "knots.h"
 
-#include <dirent.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#define CT_SLOTS 65536u /* a power of two; tasks that wait for locks or ends beyond are left out */
-#define MOST_IN_CYCLE 64
-#define SECOND INT64_C(1000000000)
+#define MOST_IN_FRONT 1000 /* of a reader in its queue, that are looked at */
+#define MOST_SEARCHES 16   /* in all tasks, for who has a lock, in one look */
 
-/* A task that waits, or that another one waits for. */
-typedef struct {
-    uintptr_t id;           /* as locks know their owners; 0: the slot is free */
-    uintptr_t holder;       /* whom it waits for; 0: nobody who is known */
-    const aco_task_t *task; /* NULL: not found so far */
-    unsigned visit;         /* the start whose way came here; 0: none */
-} edge_t;
+graph_t aco_i_graph;
+#define graph aco_i_graph
 
-static edge_t *edges;
-static size_t ct_edges;
+/* ==== Readers ================================================================================ */
 
-/* What the last message of each kind was about. */
-static struct {
-    uint64_t cycle, held, standstill; /* sums of ids and times of tasks */
-    uint64_t cycle_seen, held_seen, standstill_seen;
-} last;
+#define CT_LISTS 1024
 
-/* Its slot, perhaps a free one; NULL: there is none. */
-static edge_t *find_edge(uintptr_t id)
+typedef struct reader_s {
+    struct reader_s *next;
+    const aco_rwlock_t *rwlock;
+    uintptr_t number;
+} reader_t;
+
+int aco_i_is_watched;
+static reader_t *readers[CT_LISTS];
+static lock_t readers_lock;
+
+static reader_t **list_of(const aco_rwlock_t *rwlock)
 {
-    size_t i = (size_t)((uint64_t)id * UINT64_C(0x9e3779b97f4a7c15) >> 32);
-    for (size_t tries = 0; tries < CT_SLOTS; tries++, i++) {
-        edge_t *edge = &edges[i % CT_SLOTS];
-        if (edge->id == id || edge->id == 0) {
-            return edge;
-        }
+    return &readers[((uintptr_t)rwlock >> 4) * UINT32_C(0x9e3779b1) / 4 % CT_LISTS];
+}
+
+/* Takes one reader of a lock from its list, this one if it is there; 0: there is none. */
+static int take_reader(const aco_rwlock_t *rwlock, uintptr_t number)
+{
+    reader_t **any = NULL, **at = list_of(rwlock);
+    for (; *at != NULL && ((*at)->rwlock != rwlock || (*at)->number != number); at = &(*at)->next) {
+        any = (*at)->rwlock == rwlock ? at : any;
     }
-    return NULL;
-}
-
-/* The edge of a task, perhaps a new one. */
-static edge_t *take_edge(uintptr_t id)
-{
-    edge_t *edge = find_edge(id);
-    ct_edges += edge->id == 0;
-    edge->id = id;
-    return edge;
-}
-
-static void add_edge(const aco_task_t *at, const aco_task_t *task, uintptr_t holder)
-{
-    uintptr_t id = (uintptr_t)task->id;
-    if (holder == 0 || id == 0 || holder == id || ct_edges >= CT_SLOTS / 2) {
-        return;
+    at = *at != NULL ? at : any;
+    if (at == NULL) {
+        return 0;
     }
-    edge_t *edge = take_edge(id);
-    edge->task = at;
-    edge->holder = holder;
-    take_edge(holder);
+    reader_t *reader = *at;
+    *at = reader->next;
+    aco_i_release(reader);
+    return 1;
 }
 
-/* ==== Who waits for whom ===================================================================== */
+/* The first reader finds what was noted of another lock at the same address. */
+void aco_i_note_reader(const aco_rwlock_t *rwlock, const aco_task_t *task)
+{
+    reader_t *reader = (reader_t *)aco_i_allocate(sizeof(*reader));
+    lock(&readers_lock);
+    while (rwlock->ct_readers == 0 && take_reader(rwlock, (uintptr_t)task->id)) {
+    }
+    if (reader != NULL) {
+        reader_t **list = list_of(rwlock);
+        *reader = (reader_t){*list, rwlock, (uintptr_t)task->id};
+        *list = reader;
+    }
+    unlock(&readers_lock);
+}
 
-static int read_task(const aco_task_t *at, aco_task_t *task)
+void aco_i_drop_reader(const aco_rwlock_t *rwlock, const aco_task_t *task)
+{
+    lock(&readers_lock);
+    take_reader(rwlock, (uintptr_t)task->id);
+    unlock(&readers_lock);
+}
+
+/* ==== Who waits ============================================================================== */
+
+int aco_i_read_task(const aco_task_t *at, aco_task_t *task)
 {
     return aco_i_read_memory(task, at, sizeof(*task)) == sizeof(*task);
 }
 
-/* Waits, and nothing has ended its wait so far. */
-static int is_stuck(const aco_task_t *task)
+/* Where the search for the number of a task begins. */
+static size_t first_slot(uintptr_t number)
 {
-    return task->state == TASK_WAITING && task->wait != WAIT_NONE && task->wait < WAIT_EVENT;
+    return (size_t)((number & ACO_I_OWNER_BITS) * UINT64_C(0x9e3779b97f4a7c15) >> 32) %
+           graph.ct_slots;
 }
 
-/* Who holds the lock that a task waits for; 0: nobody who is known. */
-static uintptr_t holder_of(const aco_task_t *task)
+static uint32_t *find_slot(const aco_task_t *task)
 {
-    const char *queue = (const char *)task->node.queue;
-    aco_mutex_t mutex;
-    aco_rwlock_t rwlock;
-    if (task->reason == FOR_MUTEX && queue != NULL) {
-        queue -= offsetof(aco_mutex_t, waiting);
-        return aco_i_read_memory(&mutex, queue, sizeof(mutex)) == sizeof(mutex) ? mutex.owner : 0;
-    }
-    if (task->reason == FOR_RWLOCK && queue != NULL) {
-        queue -= offsetof(aco_rwlock_t, waiting);
-        return aco_i_read_memory(&rwlock, queue, sizeof(rwlock)) == sizeof(rwlock) ? rwlock.writer
-                                                                                   : 0;
-    }
-    return 0;
-}
-
-static void add_joiner(const aco_task_t *at, const aco_task_t *task)
-{
-    aco_task_t joiner;
-    if (at != NULL && read_task(at, &joiner)) {
-        add_edge(at, &joiner, (uintptr_t)task->id);
+    size_t i = (size_t)(((uintptr_t)task >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 32);
+    for (;; i++) {
+        uint32_t *slot = &graph.slots[i % graph.ct_slots];
+        if (*slot == 0 || graph.waiters[*slot - 1].task == task) {
+            return slot;
+        }
     }
 }
 
-static void add_edges(const aco_task_t *at, int64_t now, void *arg)
+waiter_t *aco_i_find_waiter(const aco_task_t *task)
 {
-    aco_task_t task;
+    uint32_t number = graph.ct_slots == 0 ? 0 : *find_slot(task);
+    return number == 0 ? NULL : &graph.waiters[number - 1];
+}
+
+static READS_RACILY void count_waiter(const aco_task_t *task, int64_t now, void *arg)
+{
+    (void)now;
+    *(size_t *)arg += is_stuck(task) && waits_for_tasks(task->reason);
+}
+
+static READS_RACILY void add_waiter(const aco_task_t *task, int64_t now, void *arg)
+{
+    reason_t reason = task->reason;
     (void)now;
     (void)arg;
-    if (!read_task(at, &task) || !is_stuck(&task)) {
+    if (!is_stuck(task) || !waits_for_tasks(reason) || graph.ct_waiters == graph.room) {
         return;
     }
-    add_edge(at, &task, holder_of(&task));
-    add_joiner(task.joiner, &task);
-    add_joiner(task.group == NULL ? NULL : aco_i_joiner_of(task.group), &task);
+    waiter_t *waiter = &graph.waiters[graph.ct_waiters++];
+    waiter->task = task;
+    waiter->id = task->id;
+    waiter->since = task->since;
+    waiter->queue = task->node.queue;
+    waiter->node.prev = task->node.prev;
+    waiter->node.kind = task->node.kind;
+    waiter->node.item = task->node.item;
+    waiter->reason = reason;
+    waiter->is_bounded = task->deadline != NO_DEADLINE;
+    *find_slot(task) = (uint32_t)graph.ct_waiters;
+    size_t i = first_slot((uintptr_t)waiter->id);
+    while (graph.numbers[i] != 0) {
+        i = (i + 1) % graph.ct_slots;
+    }
+    graph.numbers[i] = (uint32_t)graph.ct_waiters;
 }
 
-/* Those that hold a lock, and wait for nobody. */
-static void find_holder(const aco_task_t *at, int64_t now, void *arg)
+/* ==== What they need ========================================================================= */
+
+static int grow_needs(void)
 {
-    aco_task_t task;
+    size_t sz = graph.room_for_needs * sizeof(need_t);
+    void *memory = mremap(graph.needs, sz, 2 * sz, MREMAP_MAYMOVE);
+    if (memory == MAP_FAILED) {
+        return 0;
+    }
+    graph.needs = (need_t *)memory;
+    graph.room_for_needs *= 2;
+    return 1;
+}
+
+static void add_need(waiter_t *waiter, const aco_task_t *task, kind_t kind)
+{
+    if (task == NULL || (graph.ct_needs == graph.room_for_needs && !grow_needs())) {
+        return;
+    }
+    graph.needs[graph.ct_needs] = (need_t){task, kind, waiter->first_need};
+    waiter->first_need = (uint32_t)++graph.ct_needs;
+}
+
+/* Ends that others wait for, those of tasks that wait themselves. */
+static READS_RACILY void add_ends(const aco_task_t *task, int64_t now, void *arg)
+{
+    static const aco_group_t *last;
+    static const aco_task_t *joiner_of_last;
+    const aco_group_t *group = task->group;
     (void)now;
     (void)arg;
-    edge_t *edge = read_task(at, &task) ? find_edge((uintptr_t)task.id) : NULL;
-    if (edge != NULL && edge->id != 0) {
-        edge->task = at;
-    }
-}
-
-/* ==== Cycles ================================================================================= */
-
-/* Follows the edges from a task to one that was met before on the same way; NULL: they end. */
-static const edge_t *follow(edge_t *edge, unsigned visit)
-{
-    while (edge->holder != 0 && edge->visit == 0) {
-        edge->visit = visit;
-        edge = find_edge(edge->holder);
-    }
-    return edge->holder != 0 && edge->visit == visit ? edge : NULL;
-}
-
-static uint64_t sum_of(const aco_task_t *task)
-{
-    return task->id * UINT64_C(0x9e3779b97f4a7c15) + (uint64_t)task->since;
-}
-
-/* That of an edge, unless another task is there by now. */
-static int read_task_of(const edge_t *edge, aco_task_t *task)
-{
-    return edge->task != NULL && read_task(edge->task, task) && (uintptr_t)task->id == edge->id;
-}
-
-/* The sum of a cycle whose tasks will wait for ever; 0 if it is none. */
-static uint64_t check_cycle(const edge_t *first)
-{
-    uint64_t sum = 0;
-    const edge_t *edge = first;
-    aco_task_t task;
-    for (int ct = 0; ct == 0 || edge != first; ct++, edge = find_edge(edge->holder)) {
-        if (ct == MOST_IN_CYCLE || !read_task_of(edge, &task) || !is_stuck(&task) ||
-            task.deadline != NO_DEADLINE) {
-            return 0;
-        }
-        sum += sum_of(&task);
-    }
-    return sum;
-}
-
-static void put_edge(aco_i_text_t *text, const edge_t *edge)
-{
-    aco_task_t task, holder;
-    aco_i_place_t place;
-    if (!read_task_of(edge, &task)) {
+    if (aco_i_find_waiter(task) == NULL) {
         return;
     }
-    aco_i_place_of(&task, &place);
-    aco_i_put_task(text, &task, &place, aco_i_clock());
-    aco_i_put_frames(text, &place);
-    if (read_task_of(find_edge(edge->holder), &holder)) {
-        int is_lock = task.reason == FOR_MUTEX || task.reason == FOR_RWLOCK;
-        aco_i_put(text, is_lock ? "  which is held by task " : "  which is waited for: task ");
-        aco_i_put_number(text, holder.id, 10);
-        aco_i_put_name(text, &holder);
-        aco_i_put(text, "\n");
+    waiter_t *waiter = task->joiner == NULL ? NULL : aco_i_find_waiter(task->joiner);
+    if (waiter != NULL && waiter->reason == FOR_JOIN) {
+        add_need(waiter, task, ENDS);
+    }
+    if (group != last) {
+        last = group;
+        joiner_of_last = group == NULL ? NULL : aco_i_joiner_of(group);
+    }
+    waiter = joiner_of_last == NULL ? NULL : aco_i_find_waiter(joiner_of_last);
+    if (waiter != NULL && waiter->reason == FOR_GROUP) {
+        add_need(waiter, task, BELONGS);
     }
 }
 
-static void tell_cycle(const edge_t *first)
+/* The writer that a reader waits behind. */
+static void add_writer_ahead(waiter_t *waiter)
 {
-    aco_i_text_t text = {.fd = STDERR_FILENO};
-    const edge_t *edge = first;
-    aco_i_find_modules();
-    aco_i_begin_places();
-    aco_i_put(&text, "aco: watchdog: deadlock: these tasks wait for each other:\n");
-    do {
-        put_edge(&text, edge);
-        edge = find_edge(edge->holder);
-    } while (edge != first);
-    aco_i_end_places();
-    aco_i_flush(&text);
-}
-
-static void look_for_cycles(void)
-{
-    for (unsigned i = 0; i < CT_SLOTS; i++) {
-        const edge_t *first = follow(&edges[i], i + 1);
-        uint64_t sum = first == NULL ? 0 : check_cycle(first);
-        if (sum == 0) {
-            continue;
+    node_t node = waiter->node;
+    for (int i = 0; i < MOST_IN_FRONT && node.prev != NULL; i++) {
+        if (aco_i_read_memory(&node, node.prev, sizeof(node)) != sizeof(node)) {
+            return;
         }
-        if (sum == last.cycle_seen && sum != last.cycle) {
-            last.cycle = sum;
-            tell_cycle(first);
-        }
-        last.cycle_seen = sum;
-        return;
-    }
-}
-
-/* ==== Locks that are held ==================================================================== */
-
-/* A task that has waited for a lock longer than the limit, whose holder has waited so long for
- * something else, while its thread slept, had all the time to go on, and nothing to do. */
-static void look_for_holders(int64_t limit)
-{
-    int64_t now = aco_i_clock();
-    for (unsigned i = 0; i < CT_SLOTS; i++) {
-        aco_task_t task, holder;
-        const edge_t *edge = &edges[i];
-        if (edge->holder == 0 || !read_task_of(edge, &task) ||
-            !read_task_of(find_edge(edge->holder), &holder) || holder.loop == NULL ||
-            !is_stuck(&task) || !is_stuck(&holder) ||
-            (task.reason != FOR_MUTEX && task.reason != FOR_RWLOCK) ||
-            find_edge(edge->holder)->holder != 0 || now - task.since < limit ||
-            now - holder.since < limit || !aco_i_is_thread_asleep(holder.loop)) {
-            continue;
-        }
-        uint64_t sum = sum_of(&holder);
-        if (sum == last.held_seen && sum != last.held) {
-            aco_i_text_t text = {.fd = STDERR_FILENO};
-            aco_i_place_t place;
-            last.held = sum;
-            aco_i_find_modules();
-            aco_i_begin_places();
-            aco_i_put(&text, "aco: watchdog: a lock is held over a wait, and others want it:\n");
-            put_edge(&text, edge);
-            aco_i_place_of(&holder, &place);
-            aco_i_put_task(&text, &holder, &place, now);
-            aco_i_put_frames(&text, &place);
-            aco_i_end_places();
-            aco_i_flush(&text);
-        }
-        last.held_seen = sum;
-        return;
-    }
-}
-
-/* ==== Standstill ============================================================================= */
-
-typedef struct {
-    uint64_t sum;
-    size_t ct, ct_that_may_wake;
-} standstill_t;
-
-static void count_stuck(const aco_task_t *at, int64_t now, void *arg)
-{
-    static const reason_t reasons[] = {FOR_JOIN, FOR_GROUP,     FOR_MUTEX,      FOR_RWLOCK,
-                                       FOR_COND, FOR_SEMAPHORE, FOR_WAIT_GROUP, FOR_SEND,
-                                       FOR_RECV, FOR_SELECT};
-    standstill_t *s = (standstill_t *)arg;
-    aco_task_t task;
-    int is_found = 0;
-    (void)now;
-    if (!read_task(at, &task) || task.state == TASK_ENDED || task.state == TASK_FREE) {
-        return;
-    }
-    for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++) {
-        is_found |= task.reason == reasons[i];
-    }
-    s->ct++;
-    s->sum += sum_of(&task);
-    s->ct_that_may_wake += !is_found || !is_stuck(&task) || task.deadline != NO_DEADLINE;
-}
-
-/* Threads of the process, or 0 if that can't be told. */
-static int ct_threads(void)
-{
-    int ct = 0;
-    DIR *folder = opendir("/proc/self/task");
-    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
-        ct += entry->d_name[0] != '.';
-    }
-    if (folder != NULL) {
-        closedir(folder);
-    }
-    return ct;
-}
-
-/* Where all tasks wait for tasks, and no other thread is there that could wake one. */
-static void look_for_standstill(runtime_t *runtime)
-{
-    standstill_t s = {0, 0, 0};
-    for (int i = 0; i < runtime->ct_loops; i++) {
-        if (!__atomic_load_n(&runtime->loops[i].is_asleep, __ATOMIC_SEQ_CST) ||
-            runtime->loops[i].timer_fd >= 0) {
+        if (node.queue == waiter->queue && node.kind == WRITER) {
+            add_need(waiter, node.task, IS_AHEAD);
             return;
         }
     }
-    aco_i_each_task(runtime, count_stuck, &s);
-    if (s.ct == 0 || s.ct_that_may_wake != 0 ||
-        ct_threads() != runtime->ct_loops + aco_i_ct_own_threads()) {
-        return;
-    }
-    if (s.sum == last.standstill_seen && s.sum != last.standstill && last.cycle_seen == 0) {
-        aco_i_text_t text = {.fd = STDERR_FILENO};
-        aco_i_registers_t none = {0, 0, 0, 0};
-        last.standstill = s.sum;
-        aco_i_put(&text, "aco: watchdog: deadlock: all tasks wait for each other:\n");
-        aco_i_find_modules();
-        aco_i_list_tasks(&text, &none);
-        aco_i_flush(&text);
-    }
-    last.standstill_seen = s.sum;
 }
 
-void aco_i_look_for_knots(const aco_i_touched_t *touched, int64_t limit)
+/* ---- Who has a lock: locks know a number of the task, hooks the last bits of that ---- */
+
+static READS_RACILY void compare_id(const aco_task_t *task, int64_t now, void *arg)
 {
-    size_t sz = CT_SLOTS * sizeof(*edges);
-    void *memory = mmap(NULL, sz, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) {
+    (void)now;
+    if (((uintptr_t)task->id & *(uintptr_t *)arg) == graph.owner_number) {
+        graph.owner = task;
+    }
+}
+
+/* Tasks that wait are found first: only these can be in a cycle. */
+static const aco_task_t *find_by_number(uintptr_t number, uintptr_t mask,
+                                        const aco_i_touched_t *touched)
+{
+    const waiter_t *waiter = NULL;
+    for (size_t i = first_slot(number); number != 0 && graph.numbers[i] != 0 && waiter == NULL;) {
+        const waiter_t *at = &graph.waiters[graph.numbers[i] - 1];
+        waiter = ((uintptr_t)at->id & mask) == number ? at : NULL;
+        i = (i + 1) % graph.ct_slots;
+    }
+    if (number == 0 || waiter != NULL || graph.owner_number == number) {
+        return waiter != NULL ? waiter->task : number == 0 ? NULL : graph.owner;
+    }
+    graph.owner_number = number;
+    graph.owner = NULL;
+    if (++graph.ct_searches <= MOST_SEARCHES) {
+        for (size_t i = 0; i < touched->ct; i++) {
+            aco_i_each_task(touched->runtimes[i], compare_id, &mask);
+        }
+    }
+    return graph.owner;
+}
+
+static void add_owner(waiter_t *waiter, const aco_i_touched_t *touched)
+{
+    const void *at = (const char *)waiter->queue - offsetof(aco_mutex_t, waiting);
+    aco_mutex_t mutex;
+    if (aco_i_read_memory(&mutex, at, sizeof(mutex)) == sizeof(mutex)) {
+        add_need(waiter, find_by_number(mutex.owner, UINTPTR_MAX, touched), HOLDS);
+    }
+}
+
+/* Of a lock that so many have to read; none unless all of them are known. */
+static void add_readers(waiter_t *waiter, const aco_rwlock_t *rwlock, size_t ct,
+                        const aco_i_touched_t *touched)
+{
+    size_t ct_known = 0;
+    lock(&readers_lock);
+    for (const reader_t *at = *list_of(rwlock); at != NULL; at = at->next) {
+        ct_known += at->rwlock == rwlock;
+    }
+    for (const reader_t *at = *list_of(rwlock); at != NULL && ct_known == ct; at = at->next) {
+        if (at->rwlock == rwlock) {
+            add_need(waiter, find_by_number(at->number, UINTPTR_MAX, touched), HOLDS);
+        }
+    }
+    unlock(&readers_lock);
+}
+
+static void add_writer_or_readers(waiter_t *waiter, const aco_i_touched_t *touched)
+{
+    const void *at = (const char *)waiter->queue - offsetof(aco_rwlock_t, waiting);
+    aco_rwlock_t rwlock;
+    if (aco_i_read_memory(&rwlock, at, sizeof(rwlock)) != sizeof(rwlock)) {
         return;
     }
-    edges = (edge_t *)memory;
-    ct_edges = 0;
+    if (rwlock.writer != 0) {
+        add_need(waiter, find_by_number(rwlock.writer, UINTPTR_MAX, touched), HOLDS);
+    } else if (waiter->node.kind == WRITER) {
+        add_readers(waiter, (const aco_rwlock_t *)at, rwlock.ct_readers, touched);
+    } else {
+        add_writer_ahead(waiter);
+    }
+}
+
+static void add_owner_of_hooks(waiter_t *waiter, const aco_i_touched_t *touched)
+{
+    pthread_mutex_t mutex;
+    if (waiter->reason == FOR_MUTEX &&
+        aco_i_read_memory(&mutex, waiter->node.item, sizeof(mutex)) == sizeof(mutex)) {
+        uint32_t number = aco_i_locks_of_hooks.owner_of(&mutex);
+        add_need(waiter, find_by_number(number, ACO_I_OWNER_BITS, touched), HOLDS);
+    }
+}
+
+static void add_holders(waiter_t *waiter, const aco_i_touched_t *touched)
+{
+    uintptr_t offset = (uintptr_t)waiter->queue - (uintptr_t)aco_i_locks_of_hooks.queues;
+    if (offset < aco_i_locks_of_hooks.sz) {
+        add_owner_of_hooks(waiter, touched);
+    } else if (waiter->reason == FOR_MUTEX) {
+        add_owner(waiter, touched);
+    } else {
+        add_writer_or_readers(waiter, touched);
+    }
+}
+
+static void *map(size_t sz)
+{
+    void *memory = mmap(NULL, sz, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+void aco_i_unmap_graph(void)
+{
+    if (graph.waiters != NULL) {
+        munmap(graph.waiters, graph.room * sizeof(waiter_t));
+    }
+    if (graph.needs != NULL) {
+        munmap(graph.needs, graph.room_for_needs * sizeof(need_t));
+    }
+    if (graph.numbers != NULL) {
+        munmap(graph.numbers, graph.ct_slots * sizeof(uint32_t));
+    }
+    if (graph.slots != NULL) {
+        munmap(graph.slots, graph.ct_slots * sizeof(uint32_t));
+    }
+    memset(&graph, 0, sizeof(graph));
+}
+
+void aco_i_make_graph(const aco_i_touched_t *touched)
+{
+    size_t ct = 0;
     for (size_t i = 0; i < touched->ct; i++) {
-        aco_i_each_task(touched->runtimes[i], add_edges, NULL);
+        aco_i_each_task(touched->runtimes[i], count_waiter, &ct);
     }
-    for (size_t i = 0; i < touched->ct && ct_edges != 0; i++) {
-        aco_i_each_task(touched->runtimes[i], find_holder, NULL);
+    if (ct == 0 || ct > UINT32_MAX / 4) {
+        return;
     }
-    if (ct_edges != 0) {
-        look_for_cycles();
-        look_for_holders(limit);
+    graph.room = graph.room_for_needs = ct;
+    graph.ct_slots = 2 * ct + 1;
+    graph.waiters = (waiter_t *)map(graph.room * sizeof(waiter_t));
+    graph.needs = (need_t *)map(graph.room_for_needs * sizeof(need_t));
+    graph.slots = (uint32_t *)map(graph.ct_slots * sizeof(uint32_t));
+    graph.numbers = (uint32_t *)map(graph.ct_slots * sizeof(uint32_t));
+    if (graph.waiters == NULL || graph.needs == NULL || graph.slots == NULL ||
+        graph.numbers == NULL) {
+        aco_i_unmap_graph();
+        return;
     }
     for (size_t i = 0; i < touched->ct; i++) {
-        look_for_standstill(touched->runtimes[i]);
+        aco_i_each_task(touched->runtimes[i], add_waiter, NULL);
     }
-    munmap(memory, sz);
+    for (size_t i = 0; i < touched->ct; i++) {
+        aco_i_each_task(touched->runtimes[i], add_ends, NULL);
+    }
+    for (size_t i = 0; i < graph.ct_waiters; i++) {
+        waiter_t *waiter = &graph.waiters[i];
+        if (waiter->queue != NULL && waiter->reason != FOR_JOIN && waiter->reason != FOR_GROUP) {
+            add_holders(waiter, touched);
+        }
+    }
+}
+
+const need_t *aco_i_find_need(const waiter_t *waiter, const aco_task_t *task)
+{
+    uint32_t i = waiter == NULL ? 0 : waiter->first_need;
+    while (i != 0 && graph.needs[i - 1].task != task) {
+        i = graph.needs[i - 1].next;
+    }
+    return i == 0 ? NULL : &graph.needs[i - 1];
+}
+
+void aco_i_forget_graph(void)
+{
+    memset(&graph, 0, sizeof(graph));
+    memset(readers, 0, sizeof(readers));
+    memset(&readers_lock, 0, sizeof(readers_lock));
 }

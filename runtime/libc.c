@@ -9,3 +9,4 @@ libc_t aco_i_libc = {
 };
 
 void (*aco_i_check_hooks)(void);
+locks_of_hooks_t aco_i_locks_of_hooks;

@@ -211,6 +211,16 @@ void aco_i_end_helpers(runtime_t *runtime)
     }
 }
 
+READS_RACILY size_t aco_i_ct_idle_helpers(const runtime_t *runtime)
+{
+    size_t ct = 0;
+    for (int kind = 0; kind < CT_HELPERS_KINDS; kind++) {
+        const helpers_t *helpers = __atomic_load_n(&runtime->helpers[kind], __ATOMIC_ACQUIRE);
+        ct += helpers == NULL ? 0 : __atomic_load_n(&helpers->ct_idle, __ATOMIC_RELAXED);
+    }
+    return ct;
+}
+
 /* ==== Tasks ================================================================================== */
 
 /* Waits for a queued job with the lock held, which is released. A job that has begun and can't be

@@ -264,9 +264,6 @@ int aco_mutex_unlock(aco_mutex_t *mutex)
 
 /* ==== Readers and writers ==================================================================== */
 
-/* GIVEN: by an unlock. */
-enum { READER, WRITER, GIVEN };
-
 static int is_open_to(const aco_rwlock_t *rwlock, size_t kind)
 {
     return rwlock->writer == 0 && (kind == READER || rwlock->ct_readers == 0);
@@ -274,6 +271,9 @@ static int is_open_to(const aco_rwlock_t *rwlock, size_t kind)
 
 static void let_in(aco_rwlock_t *rwlock, aco_task_t *task, size_t kind)
 {
+    if (kind == READER && __builtin_expect(aco_i_is_watched, 0)) {
+        aco_i_note_reader(rwlock, task);
+    }
     rwlock->ct_readers += kind == READER;
     rwlock->writer = kind == WRITER ? owner_for(task) : 0;
 }
@@ -393,6 +393,9 @@ int aco_rwlock_unlock(aco_rwlock_t *rwlock)
         aco_i_misuse_of("aco_rwlock_unlock",
                         "the caller has not locked it: unlock it where it was "
                         "locked");
+    }
+    if (rwlock->writer == 0 && __builtin_expect(aco_i_is_watched, 0)) {
+        aco_i_drop_reader(rwlock, aco_i_self());
     }
     rwlock->ct_readers -= rwlock->writer == 0;
     rwlock->writer = 0;

@@ -161,7 +161,9 @@ static void begin_watch(void)
     watch.tick = watch.limit / 4 < SHORTEST_TICK  ? SHORTEST_TICK
                  : watch.limit / 4 > LONGEST_TICK ? LONGEST_TICK
                                                   : watch.limit / 4;
+    aco_i_is_watched = 1;
     if (aco_i_start_thread(run_watch, NULL) != 0) {
+        aco_i_is_watched = 0;
         fprintf(stderr, "aco: ACO_WATCHDOG: no thread for it: %s\n", strerror(errno));
     }
 }
@@ -178,4 +180,6 @@ void aco_i_forget_watch(void)
     static const pthread_once_t initial = PTHREAD_ONCE_INIT;
     once = initial;
     memset(&watch, 0, sizeof(watch));
+    aco_i_is_watched = 0;
+    aco_i_forget_knots();
 }

@@ -117,5 +117,6 @@ static __attribute__((constructor)) void start(void)
     give_to_runtime();
     process = getpid();
     aco_i_check_hooks = check_hooks;
+    aco_i_locks_of_hooks = (locks_of_hooks_t){aco_i_buckets, sizeof(aco_i_buckets), aco_i_owner_of};
     pthread_atfork(NULL, NULL, begin_child);
 }

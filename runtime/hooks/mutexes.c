@@ -56,6 +56,12 @@ static inline void set_owner(pthread_mutex_t *mutex, int owner)
     __atomic_store_n(&mutex->__data.__owner, owner, __ATOMIC_RELEASE);
 }
 
+/* 30 bits of its number. */
+static inline int owner_for(const aco_task_t *self)
+{
+    return TASK_OWNED | (int)(self->id & (TASK_OWNED - 1));
+}
+
 #if __PTHREAD_MUTEX_HAVE_PREV
 /* The number of the task is in a field for robust mutexes. */
 static int is_mine(const pthread_mutex_t *mutex, const aco_task_t *self)
@@ -71,12 +77,7 @@ static void set_mine(pthread_mutex_t *mutex, const aco_task_t *self)
     set_owner(mutex, TASK_OWNED);
 }
 #else
-/* 30 bits of it: tasks would have to be made a thousand million times while one has the mutex. */
-static int owner_for(const aco_task_t *self)
-{
-    return TASK_OWNED | (int)(self->id & (TASK_OWNED - 1));
-}
-
+/* Tasks would have to be made a thousand million times while one has the mutex. */
 static int is_mine(const pthread_mutex_t *mutex, const aco_task_t *self)
 {
     return owner_of(mutex) == owner_for(self);
@@ -87,6 +88,17 @@ static void set_mine(pthread_mutex_t *mutex, const aco_task_t *self)
     set_owner(mutex, owner_for(self));
 }
 #endif
+
+uint32_t aco_i_owner_of(const pthread_mutex_t *mutex)
+{
+    uint32_t owner = (uint32_t)owner_of(mutex);
+#if __PTHREAD_MUTEX_HAVE_PREV
+    if (owner == TASK_OWNED) {
+        owner |= (uint32_t)(uintptr_t)mutex->__data.__list.__next;
+    }
+#endif
+    return owner & TASK_OWNED ? owner & (TASK_OWNED - 1) : 0;
+}
 
 static int this_thread(void)
 {
@@ -116,7 +128,7 @@ static inline int try_alone(pthread_mutex_t *mutex)
     }
     mutex->__data.__lock = 1;
     mutex->__data.__nusers++;
-    mutex->__data.__owner = TASK_OWNED;
+    mutex->__data.__owner = owner_for(aco_i_loop->running);
     return 0;
 }
 
@@ -161,7 +173,7 @@ static inline int try_normal(pthread_mutex_t *mutex)
     }
     int error = real_pthread_mutex_trylock(mutex);
     if (error == 0) {
-        set_owner(mutex, TASK_OWNED);
+        set_owner(mutex, owner_for(aco_i_loop->running));
     }
     return error;
 }

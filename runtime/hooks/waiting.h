@@ -42,6 +42,9 @@ typedef struct {
 
 #define CT_BUCKETS 1024u
 
+/* Of a mutex, or a copy of one: bits of its task's number, as in locks_of_hooks_t. */
+HIDDEN uint32_t aco_i_owner_of(const pthread_mutex_t *mutex);
+
 extern HIDDEN bucket_t aco_i_buckets[CT_BUCKETS];
 
 static inline bucket_t *bucket_of(const void *object)

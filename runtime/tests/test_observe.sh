@@ -129,6 +129,15 @@ check_watch_part() {
         "task 2 \"first\": waits for a mutex .*\n$frames locks_one_first\+.*\n  which is held by task 3 \"second\"\n" \
         "task 3 \"second\": waits for an rwlock .*\n$frames locks_two_first\+.*\n  which is held by task 4 \"third\"\n" \
         "task 4 \"third\": waits for the end of a task .*\n$frames locks_three_and_joins\+.*\n  which is waited for: task 2 \"first\"\n"
+    tells pairs 1 '(task|  which is held by task) \d+ "sooner"(.*\n)*^aco: watchdog: deadlock: these tasks wait for each other:(.*\n)*  which is held by task \d+ "later"'
+    tells group 1 "^aco: watchdog: deadlock: these tasks wait for each other:\n(task|  )" \
+        "task 1 \"\": waits for the end of a group .*\n(    at .*\n)*  which still has task 3 \"\"\n" \
+        "task 3 \"\": waits for a mutex .*\n$frames locks_both\+.*\n  which is held by task 1 \"\"\n"
+    tells reader 1 "task 1 \"\": waits for an rwlock .*\n(    at .*\n)*  behind a writer that waits: task 2 \"writer\"\n" \
+        "task 2 \"writer\": waits for an rwlock .*\n$frames writes\+.*\n  which is held by task 1 \"\"\n"
+    tells readers 1 "task 1 \"\": waits for an rwlock .*\n(    at .*\n)*  which is held by task 3 \"reader\"\n" \
+        "task 3 \"reader\": waits for a mutex .*\n$frames reads_and_locks\+.*\n  which is held by task 1 \"\"\n"
+    tells threads 1 '^aco: watchdog: deadlock: all tasks wait for each other:\n(.*\n)*task 2 "": waits for a semaphore '
     tells stands 1 "^aco: watchdog: deadlock: all tasks wait for each other:\ntask 2 \"stands\": waits for a sender .*\n$frames receives\+"
     WHAT="watchdog: a slow machine"
     for _ in 1 2 3; do
@@ -155,6 +164,9 @@ check_watch_part() {
     ACO_WATCHDOG=50 "$TMP/watch_sample" nothing 2>"$TMP/said"
     says '^aco: ACO_WATCHDOG is 50: set it to a time such as 50ms or 1.5s$'
     echo "watchdog: no false alarm"
+    build watch_sample "${CC%% *}" -O2 -Iruntime/hooks runtime/hooks/*.c -ldl
+    tells hooked 1 "task 2 \"\": waits for a mutex .*\n$frames locks_normal_first\+.*\n  which is held by task 3 \"\"\n" \
+        "task 3 \"\": waits for a mutex .*\n$frames locks_recursive_first\+.*\n  which is held by task 2 \"\"\n"
 }
 
 # ==== The trace ===================================================================================

@@ -99,6 +99,146 @@ static NOINLINE void *receives(void *arg)
     return arg;
 }
 
+/* Two pairs, of which the second one gets stuck when the first one has been told. */
+static NOINLINE void *locks_both(void *arg)
+{
+    aco_mutex_t *locks = (aco_mutex_t *)arg;
+    aco_mutex_lock(&locks[0]);
+    aco_sleep(10 * MS);
+    sink += aco_mutex_lock(&locks[1]);
+    return arg;
+}
+
+static void make_pair(const char *name)
+{
+    aco_mutex_t *locks = (aco_mutex_t *)calloc(3, sizeof(*locks));
+    aco_task_options_t options = {.name = name};
+    aco_go_with(&options, locks_both, locks, NULL);
+    aco_sleep(MS);
+    aco_mutex_lock(&locks[1]);
+    sink += aco_mutex_lock(&locks[0]);
+}
+
+static void *is_second_pair(void *arg)
+{
+    aco_sleep(1500 * MS);
+    make_pair((const char *)arg);
+    return arg;
+}
+
+static void make_pairs(void)
+{
+    aco_go(is_second_pair, "later");
+    make_pair("sooner");
+}
+
+/* A group of which one task wants what the task has that waits for the group. */
+static NOINLINE void *sleeps(void *arg)
+{
+    sink += aco_sleep(FOR_EVER);
+    return arg;
+}
+
+static void join_with_lock(void)
+{
+    aco_group_t *group = aco_group_new();
+    aco_mutex_lock(&one);
+    aco_group_go(group, sleeps, NULL);
+    aco_group_go(group, locks_both, &one);
+    aco_group_go(group, sleeps, NULL);
+    sink += aco_group_join(group);
+}
+
+/* A reader that wants to read again, behind a writer; and one that waits for a writer. */
+static NOINLINE void *writes(void *arg)
+{
+    sink += aco_rwlock_write_lock(&three);
+    return arg;
+}
+
+static void read_twice(void)
+{
+    aco_task_options_t options = {.name = "writer"};
+    aco_rwlock_read_lock(&three);
+    aco_go_with(&options, writes, NULL, NULL);
+    aco_go(sleeps, NULL);
+    aco_yield();
+    sink += aco_rwlock_read_lock(&three);
+}
+
+static NOINLINE void *reads_and_locks(void *arg)
+{
+    aco_rwlock_read_lock(&three);
+    aco_sleep(10 * MS);
+    sink += aco_mutex_lock(&one);
+    return arg;
+}
+
+static void lock_and_write(void)
+{
+    aco_task_options_t options = {.name = "reader"};
+    aco_go(sleeps, NULL);
+    aco_go_with(&options, reads_and_locks, NULL, NULL);
+    aco_rwlock_read_lock(&three);
+    aco_sleep(MS);
+    aco_rwlock_unlock(&three);
+    aco_mutex_lock(&one);
+    sink += aco_rwlock_write_lock(&three);
+}
+
+/* Tasks on two threads, with a helper that has nothing to do. */
+static NOINLINE void *acquires(void *arg)
+{
+    static aco_semaphore_t semaphore;
+    sink += aco_semaphore_acquire(&semaphore);
+    return arg;
+}
+
+static void *does_nothing(void *arg)
+{
+    return arg;
+}
+
+static void stand_still(void)
+{
+    aco_task_options_t options = {.thread = ACO_THREAD(1)};
+    aco_mutex_lock(&one);
+    aco_offload(does_nothing, NULL);
+    aco_go_with(&options, acquires, NULL, NULL);
+    static aco_cond_t cond;
+    sink += aco_cond_wait(&cond, &one);
+}
+
+/* With hooks: mutexes of libc, of two kinds. */
+static pthread_mutex_t normal = PTHREAD_MUTEX_INITIALIZER, recursive;
+
+static NOINLINE void *locks_normal_first(void *arg)
+{
+    pthread_mutex_lock(&normal);
+    aco_yield();
+    sink += pthread_mutex_lock(&recursive);
+    return arg;
+}
+
+static NOINLINE void *locks_recursive_first(void *arg)
+{
+    pthread_mutex_lock(&recursive);
+    aco_yield();
+    sink += pthread_mutex_lock(&normal);
+    return arg;
+}
+
+static void lock_by_hooks(void)
+{
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&recursive, &attributes);
+    aco_go(locks_normal_first, NULL);
+    aco_go(locks_recursive_first, NULL);
+    aco_sleep(FOR_EVER);
+}
+
 /* ==== Not to be told ========================================================================= */
 
 static int64_t processor_time(void)
@@ -165,6 +305,18 @@ static void *first(void *arg)
         aco_go(wants, NULL);
     } else if (strcmp(what, "cycle") == 0) {
         make_cycle();
+    } else if (strcmp(what, "pairs") == 0) {
+        make_pairs();
+    } else if (strcmp(what, "group") == 0) {
+        join_with_lock();
+    } else if (strcmp(what, "reader") == 0) {
+        read_twice();
+    } else if (strcmp(what, "readers") == 0) {
+        lock_and_write();
+    } else if (strcmp(what, "threads") == 0) {
+        stand_still();
+    } else if (strcmp(what, "hooked") == 0) {
+        lock_by_hooks();
     } else if (strcmp(what, "stands") == 0) {
         chan = aco_chan_new(sizeof(int), 0);
         aco_go_with(&options, receives, NULL, NULL);
@@ -193,5 +345,6 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "child") == 0 && !become_child()) {
         return 0;
     }
-    return argc < 2 || pipe(fds) != 0 ? 98 : aco_run(NULL, first, argv[1], NULL);
+    aco_run_options_t options = {.ct_threads = argc > 1 && strcmp(argv[1], "threads") == 0 ? 2 : 1};
+    return argc < 2 || pipe(fds) != 0 ? 98 : aco_run(&options, first, argv[1], NULL);
 }
