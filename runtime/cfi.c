@@ -8,7 +8,9 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #ifdef DLFO_STRUCT_HAS_EH_DBASE /* glibc 2.35 */
 extern __typeof__(_dl_find_object) _dl_find_object __attribute__((weak));
@@ -53,20 +55,6 @@ static int add_module(struct dl_phdr_info *info, size_t sz, void *arg)
         to->modules[to->ct++] = module;
     }
     return 0;
-}
-
-void aco_i_find_modules(void)
-{
-    static lock_t making;
-    if (!aco_i_try_to_lock(&making)) {
-        return;
-    }
-    table_t *next = table == &tables[0] ? &tables[1] : &tables[0];
-    next->ct = 0;
-    if (dl_iterate_phdr(add_module, next) == 0) {
-        __atomic_store_n(&table, next, __ATOMIC_RELEASE);
-    }
-    unlock(&making);
 }
 
 const aco_i_module_t *aco_i_module_of(uintptr_t pc)
@@ -144,6 +132,114 @@ static int read_common(bytes_t at, description_t *d)
     return d->return_address < CT_REGISTERS;
 }
 
+/* ---- Programs without .eh_frame_hdr, as linkers make them with -static ---- */
+
+typedef struct {
+    uintptr_t function;
+    bytes_t entry;
+} indexed_t;
+
+/* Of the program's own file; it is made once. `first` is atomic. */
+static struct {
+    indexed_t *first;
+    size_t ct;
+} frame_index;
+
+/* Goes through .eh_frame, whose entries are in no order, to enter those of functions in the index.
+ * Returns how many there are. */
+static size_t enter_all(bytes_t at, bytes_t end, indexed_t *first)
+{
+    description_t d = {.encoding = 0};
+    bytes_t common = NULL;
+    size_t ct = 0;
+    while ((size_t)(end - at) > 8) {
+        bytes_t entry = at, fields;
+        uintptr_t sz = take_fixed(&at, 4, 0), distance;
+        if (sz == 0 || sz > (uintptr_t)(end - at)) {
+            break;
+        }
+        fields = at;
+        at += sz;
+        distance = take_fixed(&fields, 4, 0);
+        if (distance == 0) { /* what others have in common */
+            continue;
+        }
+        if (common != fields - 4 - distance) {
+            common = fields - 4 - distance;
+            memset(&d, 0, sizeof(d));
+            read_common(common, &d);
+        }
+        uintptr_t function = take_pointer(&fields, d.encoding, 0);
+        if (first != NULL) {
+            first[ct] = (indexed_t){function, entry};
+        }
+        ct++;
+    }
+    return ct;
+}
+
+static int compare_indexed(const void *a, const void *b)
+{
+    uintptr_t x = ((const indexed_t *)a)->function, y = ((const indexed_t *)b)->function;
+    return x < y ? -1 : x > y;
+}
+
+static void make_index(const aco_i_module_t *program)
+{
+    uintptr_t address;
+    size_t sz;
+    if (frame_index.first != NULL ||
+        !aco_i_find_section(program->path, ".eh_frame", &address, &sz)) {
+        return;
+    }
+    bytes_t at = (bytes_t)(program->base + address), end = at + sz;
+    size_t ct = enter_all(at, end, NULL);
+    void *memory = ct == 0 ? MAP_FAILED
+                           : mmap(NULL, ct * sizeof(indexed_t), PROT_READ | PROT_WRITE,
+                                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+        return;
+    }
+    indexed_t *first = (indexed_t *)memory;
+    enter_all(at, end, first);
+    qsort(first, ct, sizeof(indexed_t), compare_indexed);
+    frame_index.ct = ct;
+    __atomic_store_n(&frame_index.first, first, __ATOMIC_RELEASE);
+}
+
+/* The last entry that does not begin above `pc`. */
+static bytes_t find_in_index(uintptr_t pc)
+{
+    const indexed_t *first = __atomic_load_n(&frame_index.first, __ATOMIC_ACQUIRE);
+    size_t low = 0, high = first == NULL ? 0 : frame_index.ct;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (first[middle].function <= pc) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low == 0 ? NULL : first[low - 1].entry;
+}
+
+void aco_i_find_modules(void)
+{
+    static lock_t making;
+    if (!aco_i_try_to_lock(&making)) {
+        return;
+    }
+    table_t *next = table == &tables[0] ? &tables[1] : &tables[0];
+    next->ct = 0;
+    if (dl_iterate_phdr(add_module, next) == 0) {
+        if (next->ct != 0 && next->modules[0].frames == NULL) {
+            make_index(&next->modules[0]);
+        }
+        __atomic_store_n(&table, next, __ATOMIC_RELEASE);
+    }
+    unlock(&making);
+}
+
 /* .eh_frame_hdr of the module with an address; NULL if there is none. A library may have been
  * loaded, or unloaded, since the table was made: libc knows, and tells signal handlers, too. */
 static bytes_t frames_at(uintptr_t pc)
@@ -163,7 +259,7 @@ static bytes_t find_entry(uintptr_t pc)
 {
     bytes_t at = frames_at(pc);
     if (at == NULL || at[0] != 1 || at[3] != 0x3b) {
-        return NULL;
+        return find_in_index(pc);
     }
     unsigned ct_encoding = at[2], encoding = at[1];
     uintptr_t data = (uintptr_t)at;
@@ -207,6 +303,11 @@ static int describe(uintptr_t pc, description_t *d)
     uintptr_t augmentation_sz = take_uleb(&at);
     d->program = at + augmentation_sz;
     return 1;
+}
+
+int aco_i_has_frames(uintptr_t pc)
+{
+    return frames_at(pc) != NULL || frame_index.ct != 0;
 }
 
 uintptr_t aco_i_function_at(uintptr_t pc)

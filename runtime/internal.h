@@ -54,6 +54,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/sendfile.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -407,6 +408,7 @@ struct loop_s {
     clockid_t clock; /* of its thread's processor time */
     watched_t watched;
     void *alt_stack; /* for handlers of its thread; NULL: it has another one */
+    stack_t former_alt_stack;
     uint64_t ct_started, ct_switches, ct_wakes, ct_polls, ct_offloads;
     int64_t trim_at; /* when idle stacks are given back; NO_DEADLINE: there are none */
     uint64_t ct_tended, ct_at_trim; /* see aco_i_tend_stacks() */
@@ -784,6 +786,8 @@ HIDDEN const aco_i_module_t *aco_i_module_of(uintptr_t pc);
 HIDDEN int aco_i_unwind(const aco_i_registers_t *from, const aco_i_stack_t *stack, uintptr_t *pcs,
                         int most, int *is_whole);
 
+/* Whether the module with an address has any call-frame information that can be found. */
+HIDDEN int aco_i_has_frames(uintptr_t pc);
 /* Where the function begins that has an address; 0 if there is none. */
 HIDDEN uintptr_t aco_i_function_at(uintptr_t pc);
 
@@ -813,6 +817,8 @@ HIDDEN void aco_i_flush(aco_i_text_t *text);
 
 /* ---- symbols.c ---- */
 
+/* Where a section of a file is to be loaded, counted from where the file is; 0 if there is none. */
+HIDDEN int aco_i_find_section(const char *path, const char *name, uintptr_t *address, size_t *sz);
 /* Puts "function+0x12 (file+0x1234)" of an address. Reads the symbols of the file. */
 HIDDEN void aco_i_put_place(aco_i_text_t *text, uintptr_t pc);
 /* Puts the name of a function alone, or its address. */
@@ -945,8 +951,10 @@ HIDDEN void aco_i_begin_printing(void);
 HIDDEN void aco_i_forget_threads(void);
 /* Whether a list is printed because the process ends. */
 HIDDEN int aco_i_is_dying(void);
+/* Whether a handler may list or walk tasks on the stack that it has. */
+HIDDEN int aco_i_has_room(void);
 /* Gives the caller's thread a stack for handlers, which may need more than is left of a task's,
- * unless it has one. */
+ * unless it has a large one. */
 HIDDEN void aco_i_begin_alt_stack(loop_t *loop);
 HIDDEN void aco_i_end_alt_stack(loop_t *loop);
 

@@ -249,7 +249,7 @@ static void answer(int signal, siginfo_t *info, void *ucontext)
     const loop_t *loop = aco_i_loop;
     (void)signal;
     (void)info;
-    if (loop != NULL && loop->running != NULL &&
+    if (loop != NULL && loop->running != NULL && aco_i_has_room() &&
         __atomic_compare_exchange_n(&question.state, &asked, ANSWERS, 0, __ATOMIC_ACQUIRE,
                                     __ATOMIC_RELAXED)) {
         int is_meant = question.loop == loop && question.task == loop->running;

@@ -13,6 +13,11 @@
 
 #define MOST_ENTRIES 1024u
 #define CT_SLOTS (2 * MOST_ENTRIES)
+#ifdef __arm__
+#define HAS_BACKTRACES 0
+#else
+#define HAS_BACKTRACES 1
+#endif
 #define CT_IDS 8                        /* of further tasks of an entry that are told */
 #define PLACES_TIME INT64_C(5000000000) /* ns after which places are not looked for any more */
 
@@ -194,6 +199,9 @@ void aco_i_put_frames(aco_i_text_t *text, const aco_i_place_t *place)
         aco_i_put(text, "    at ");
         aco_i_put_place(text, place->pcs[i]);
         aco_i_put(text, "\n");
+    }
+    if (place->ct == 1 && HAS_BACKTRACES && !aco_i_has_frames(place->pcs[0])) {
+        aco_i_put(text, "    its callers are unknown: link with -Wl,--eh-frame-hdr\n");
     }
     if (place->ct == ACO_I_MOST_FRAMES) {
         aco_i_put(text, "    and so on\n");

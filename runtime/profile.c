@@ -46,9 +46,10 @@ struct profile_s {
     loop_t *loop; /* NULL: its loop has ended, and another one may have the profile */
     profile_t *next;
     int timer;
-    uintptr_t low, top; /* of the thread's own stack */
-    uint64_t ct_lost;   /* samples for which there was no room */
-    size_t sz;          /* atomic: bytes of samples that are in use */
+    uintptr_t low, top;  /* of the thread's own stack */
+    uint64_t ct_lost;    /* samples for which there was no room */
+    uint64_t ct_cramped; /* samples that the stack for handlers was too small for */
+    size_t sz;           /* atomic: bytes of samples that are in use */
     sample_t now;
     uint32_t slots[CT_SLOTS]; /* a hash table: 1 + a sample's index in `samples`; 0: empty */
     uintptr_t samples[SAMPLES_SZ / sizeof(uintptr_t)];
@@ -63,6 +64,15 @@ static struct {
     int ct_loops;
     profile_t *first;
 } all = {.mutex = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
+
+/* Says once why a profile is missing, or lacks something. Under the mutex. */
+static void say(const char *what, const char *why)
+{
+    if (!all.has_failed) {
+        fprintf(stderr, "aco: ACO_PROFILE: %s%s\n", what, why);
+        all.has_failed = 1;
+    }
+}
 
 /* ==== Samples ================================================================================ */
 
@@ -146,7 +156,11 @@ static void handle(int signal, siginfo_t *info, void *ucontext)
     profile_t *profile = loop == NULL ? NULL : loop->profile;
     (void)signal;
     if (profile != NULL && info->si_code == SI_TIMER && info->si_value.sival_ptr == profile) {
-        take_sample(profile, ucontext);
+        if (aco_i_has_room()) {
+            take_sample(profile, ucontext);
+        } else {
+            profile->ct_cramped++;
+        }
     }
     errno = error;
 }
@@ -263,6 +277,9 @@ static void add_profile(lines_t *lines, const profile_t *profile)
         }
         at += size_of_sample(sample);
     }
+    if (profile->ct_cramped != 0) {
+        say("sigaltstack() was given less than 32 KiB: samples are missing", "");
+    }
     if (profile->ct_lost != 0 && add_line(lines, profile->ct_lost)) {
         aco_i_put(&lines->text, "no room for further stacks\n");
     }
@@ -274,15 +291,6 @@ static int compare(const void *a, const void *b)
 }
 
 /* ==== The file =============================================================================== */
-
-/* Says once why a profile is missing, or lacks something. Under the mutex. */
-static void say(const char *what, const char *why)
-{
-    if (!all.has_failed) {
-        fprintf(stderr, "aco: ACO_PROFILE: %s%s\n", what, why);
-        all.has_failed = 1;
-    }
-}
 
 /* Stacks with the same functions make one line, whose number is the sum of theirs. */
 static void put_lines(line_t *lines, size_t ct, char *texts)

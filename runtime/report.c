@@ -11,9 +11,12 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <ucontext.h>
 #include <unistd.h>
 
-#define ALT_STACK_SZ ((size_t)128 << 10) /* bytes */
+#define ALT_STACK_SZ ((size_t)128 << 10)   /* bytes */
+#define LEAST_ALT_STACK ((size_t)32 << 10) /* that the program may have instead */
+#define LEAST_ROOM ((size_t)16 << 10)      /* for what handlers do, some 8 KiB */
 
 /* ==== While the process goes on ============================================================== */
 
@@ -117,6 +120,7 @@ static const int fatal_signals[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SI
 
 static struct {
     struct sigaction former[CT_FATAL];
+    aco_i_registers_t registers;
     int printing, tid; /* the signal for which a list is printed, and by whom; printing is atomic */
 } fatal;
 
@@ -147,6 +151,41 @@ static void die_of(int number)
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
+int aco_i_has_room(void)
+{
+    char here;
+    stack_t stack;
+    return sigaltstack(NULL, &stack) != 0 || !(stack.ss_flags & SS_ONSTACK) ||
+           (uintptr_t)&here - (uintptr_t)stack.ss_sp >= LEAST_ROOM;
+}
+
+static void print_list(void)
+{
+    aco_i_text_t text = {.fd = STDERR_FILENO};
+    aco_i_put(&text, "The process ends by signal ");
+    aco_i_put_number(&text, (uint64_t)fatal.printing, 10);
+    aco_i_put(&text, ". Its tasks:\n");
+    aco_i_list_tasks(&text, &fatal.registers);
+    aco_i_flush(&text);
+}
+
+/* The same on a stack of its own, where the program has given its thread a small one for handlers
+ * while it ran tasks. */
+static void print_list_elsewhere(void)
+{
+#ifdef __GLIBC__
+    static char stack[ALT_STACK_SZ];
+    static ucontext_t here, there;
+    getcontext(&there);
+    there.uc_stack = (stack_t){.ss_sp = stack, .ss_size = sizeof(stack)};
+    there.uc_link = &here;
+    makecontext(&there, print_list, 0);
+    swapcontext(&here, &there);
+#else
+    print_list();
+#endif
+}
+
 static void print_and_die(int number, siginfo_t *info, void *ucontext)
 {
     int none = 0, tid = (int)syscall(SYS_gettid), error = errno;
@@ -158,13 +197,8 @@ static void print_and_die(int number, siginfo_t *info, void *ucontext)
         die_of(none);
     }
     fatal.tid = tid;
-    aco_i_text_t text = {.fd = STDERR_FILENO};
-    aco_i_registers_t registers = aco_i_interrupted(ucontext);
-    aco_i_put(&text, "The process ends by signal ");
-    aco_i_put_number(&text, (uint64_t)number, 10);
-    aco_i_put(&text, ". Its tasks:\n");
-    aco_i_list_tasks(&text, &registers);
-    aco_i_flush(&text);
+    fatal.registers = aco_i_interrupted(ucontext);
+    aco_i_has_room() ? print_list() : print_list_elsewhere();
     /* The instruction fails again, or the signal comes again once the handler has returned, in the
      * frame that had it. */
     sigaction(number, &fatal.former[index_of(number)], NULL);
@@ -181,25 +215,30 @@ static void print_and_die(int number, siginfo_t *info, void *ucontext)
 
 void aco_i_begin_alt_stack(loop_t *loop)
 {
-    stack_t stack;
-    if (sigaltstack(NULL, &stack) != 0 || !(stack.ss_flags & SS_DISABLE)) {
+    if (sigaltstack(NULL, &loop->former_alt_stack) != 0 ||
+        (!(loop->former_alt_stack.ss_flags & SS_DISABLE) &&
+         loop->former_alt_stack.ss_size >= LEAST_ALT_STACK)) {
         return;
     }
     void *memory = mmap(NULL, ALT_STACK_SZ, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
                         0);
-    stack = (stack_t){.ss_sp = memory, .ss_size = ALT_STACK_SZ};
+    stack_t stack = {.ss_sp = memory, .ss_size = ALT_STACK_SZ};
     if (memory != MAP_FAILED && sigaltstack(&stack, NULL) == 0) {
         loop->alt_stack = memory;
     }
 }
 
+/* The program may have set another one meanwhile. */
 void aco_i_end_alt_stack(loop_t *loop)
 {
-    if (loop->alt_stack != NULL) {
-        stack_t none = {.ss_flags = SS_DISABLE};
-        sigaltstack(&none, NULL);
-        munmap(loop->alt_stack, ALT_STACK_SZ);
+    stack_t stack;
+    if (loop->alt_stack == NULL) {
+        return;
     }
+    if (sigaltstack(NULL, &stack) == 0 && stack.ss_sp == loop->alt_stack) {
+        sigaltstack(&loop->former_alt_stack, NULL);
+    }
+    munmap(loop->alt_stack, ALT_STACK_SZ);
 }
 
 static int print_before_end(int number)

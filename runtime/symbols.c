@@ -80,6 +80,39 @@ static void find_symbols(const file_t *file)
     }
 }
 
+static int find_section(const file_t *file, const char *name, uintptr_t *address, size_t *sz)
+{
+    const ElfW(Ehdr) *head = (const ElfW(Ehdr) *)part_of(file, 0, sizeof(*head));
+    size_t ct = head == NULL || head->e_shentsize != sizeof(ElfW(Shdr)) ? 0 : head->e_shnum;
+    const ElfW(Shdr) *sections =
+        ct == 0 ? NULL : (const ElfW(Shdr) *)part_of(file, head->e_shoff, ct * sizeof(*sections));
+    if (sections == NULL || head->e_shstrndx >= ct) {
+        return 0;
+    }
+    const ElfW(Shdr) *names = &sections[head->e_shstrndx];
+    for (size_t i = 0; i < ct; i++) {
+        const ElfW(Shdr) *section = &sections[i];
+        uint64_t room = section->sh_name < names->sh_size ? names->sh_size - section->sh_name : 0;
+        const void *at = part_of(file, names->sh_offset + section->sh_name, room);
+        if (at != NULL && room > strlen(name) && memcmp(at, name, strlen(name) + 1) == 0) {
+            *address = section->sh_addr;
+            *sz = section->sh_size;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+int aco_i_find_section(const char *path, const char *name, uintptr_t *address, size_t *sz)
+{
+    file_t file = map_file(path);
+    int is_found = file.bytes != NULL && find_section(&file, name, address, sz);
+    if (file.bytes != NULL) {
+        munmap((void *)(uintptr_t)file.bytes, file.sz);
+    }
+    return is_found;
+}
+
 static void unmap_last(void)
 {
     if (last.file.bytes != NULL) {

@@ -23,7 +23,7 @@ static aco_mutex_t mutex;
 static int fds[2], is_dying, ct_asleep;
 static volatile int sink;
 
-#ifdef __GLIBC__
+#if defined(__GLIBC__) && !defined(IS_STATIC)
 void *__libc_malloc(size_t sz);
 void *malloc(size_t sz);
 void *malloc(size_t sz)

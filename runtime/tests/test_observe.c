@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -301,8 +302,27 @@ static void exits_with_7(int signal)
     _exit(7);
 }
 
+#define SMALL_SZ ((size_t)8192)
+#define PAGE_SZ ((size_t)4096)
+
+/* A stack for handlers that is too small for a list, behind a page that must not be touched. */
+static void set_small_stack(void)
+{
+    char *memory = (char *)mmap(NULL, PAGE_SZ + SMALL_SZ, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
+                                -1, 0);
+    stack_t stack = {.ss_sp = memory + PAGE_SZ, .ss_size = SMALL_SZ};
+    CHECK(mprotect(memory + PAGE_SZ, SMALL_SZ, PROT_READ | PROT_WRITE) == 0);
+    CHECK(sigaltstack(&stack, NULL) == 0);
+}
+
+enum { LARGE_STACK, SMALL_BEFORE, SMALL_IN_TASK };
+static int which_stack;
+
 static void *raises(void *arg)
 {
+    if (which_stack == SMALL_IN_TASK) {
+        set_small_stack();
+    }
     raise(*(int *)arg);
     return NULL;
 }
@@ -318,6 +338,9 @@ static int status_after(int signal_number, void (*handler)(int))
         close(STDERR_FILENO);
         signal(signal_number, handler);
         aco_print_tasks_on(signal_number);
+        if (which_stack == SMALL_BEFORE) {
+            set_small_stack();
+        }
         aco_run(NULL, raises, &signal_number, NULL);
         _exit(0);
     }
@@ -336,13 +359,29 @@ static void former_handlers_are_called(void **state)
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
 }
 
+static void small_stacks_for_handlers_are_enough(void **state)
+{
+    (void)state;
+    SKIP_FOR_TSAN();
+    for (which_stack = SMALL_BEFORE; which_stack <= SMALL_IN_TASK; which_stack++) {
+        int status = status_after(SIGBUS, exits_with_7);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    }
+    which_stack = LARGE_STACK;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_are_told),          cmocka_unit_test(delays_are_sampled),
-        cmocka_unit_test(a_name_stays_in_its_line),  cmocka_unit_test(counts_never_fall),
-        cmocka_unit_test(all_runtimes_are_listed),   cmocka_unit_test(descriptors_may_be_closed),
-        cmocka_unit_test(children_list_their_tasks), cmocka_unit_test(former_handlers_are_called),
+        cmocka_unit_test(numbers_are_told),
+        cmocka_unit_test(delays_are_sampled),
+        cmocka_unit_test(a_name_stays_in_its_line),
+        cmocka_unit_test(counts_never_fall),
+        cmocka_unit_test(all_runtimes_are_listed),
+        cmocka_unit_test(descriptors_may_be_closed),
+        cmocka_unit_test(children_list_their_tasks),
+        cmocka_unit_test(former_handlers_are_called),
+        cmocka_unit_test(small_stacks_for_handlers_are_enough),
     };
     return cmocka_run_group_tests_name("observe", tests, NULL, NULL);
 }

@@ -70,6 +70,24 @@ check_lists() {
     echo "$COMMAND: the list of tasks"
 }
 
+# Linked with -static, a program has no table of its call-frame information; without a table of its
+# sections, too, backtraces can't be had.
+check_static() {
+    COMMAND="gcc -static" WHAT="a program that is linked statically"
+    can_build gcc -static || { echo "gcc -static: not available, not tested" && return; }
+    must "$WHAT does not link" gcc -std=gnu99 -g -O2 -DIS_STATIC "${INCLUDE[@]}" -pthread -static \
+        runtime/tests/observe_sample.c "${LIBRARY[@]}" -o "$TMP/observe_sample"
+    ! readelf -lW "$TMP/observe_sample" | grep -q GNU_EH_FRAME || echo "gcc -static: has a table"
+    must "$WHAT" timeout 60 "$TMP/observe_sample" print
+    check_list
+    WHAT="a program without sections"
+    printf '%024d' 0 | tr 0 '\0' | dd of="$TMP/observe_sample" bs=1 seek=40 count=8 conv=notrunc status=none
+    printf '%04d' 0 | tr 0 '\0' | dd of="$TMP/observe_sample" bs=1 seek=60 conv=notrunc status=none
+    must "$WHAT" timeout 60 "$TMP/observe_sample" print
+    says '^task \d+ "sleeper": waits .*\n    and 199 like it, .*\n    at \(observe_sample\+0x.*\n    its callers are unknown: link with -Wl,--eh-frame-hdr\n'
+    echo "$COMMAND: the list of tasks"
+}
+
 # Other processors unwind in their own way.
 check_foreign() {
     local words
@@ -91,6 +109,7 @@ check_list_part() {
     fi
     check_lists gcc -O0
     [[ " ${WIDTHS[*]} " != *" -m32 "* ]] || check_lists gcc -m32 -O2
+    check_static
     on_each_foreign check_foreign
 }
 
