@@ -16,6 +16,7 @@
 #include <time.h>
 
 #define CT_EVENTS ((uint64_t)1 << 16) /* of a ring */
+#define AHEAD 4                       /* events for which memory is fetched in advance */
 #define PAUSE 20000000                /* ns between two rounds of the thread */
 #define CALIBRATION 5000000           /* ns */
 #define LEAST_PRIORITY 19
@@ -44,7 +45,8 @@ struct trace_s {
     int64_t began;                /* what the loop does now */
     event_t *runs;                /* of the task that runs */
     const aco_task_t *last_ready; /* before it did; NULL: none was */
-    int tid;
+    char thread[64];              /* what each record says of its thread */
+    size_t thread_sz;
     int has_ended; /* atomic: the loop writes no more */
     int is_busy;   /* ct_begun is about to change: a signal handler keeps off */
     trace_t *next;
@@ -135,6 +137,8 @@ static inline event_t *add_event(trace_t *trace)
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
         if (trace->ct_begun != trace->room_until || has_room(trace)) {
             event = &trace->ring[trace->ct_begun++ % CT_EVENTS];
+            /* The ring is larger than most caches, and the other thread has just read it. */
+            __builtin_prefetch(&trace->ring[(trace->ct_begun + AHEAD) % CT_EVENTS], 1);
         }
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
         trace->is_busy = 0;
@@ -251,24 +255,43 @@ static inline void put_some(const char *bytes, size_t sz)
 
 #define PUT(literal) put_some("" literal, sizeof(literal) - 1)
 
+/* Puts the digits of a number so that they end at `end`, two at a time; returns their begin. */
+static char *digits_before(char *end, uint64_t number)
+{
+    static const char pairs[] =
+        "00010203040506070809101112131415161718192021222324252627282930313233"
+        "34353637383940414243444546474849505152535455565758596061626364656667"
+        "68697071727374757677787980818283848586878889909192939495969798"
+        "99";
+    while (number >= 100) {
+        end -= 2;
+        memcpy(end, &pairs[number % 100 * 2], 2);
+        number /= 100;
+    }
+    if (number >= 10) {
+        end -= 2;
+        memcpy(end, &pairs[number * 2], 2);
+    } else {
+        *--end = (char)('0' + number);
+    }
+    return end;
+}
+
 static void put_number(uint64_t number)
 {
-    char digits[20], *first = digits + sizeof(digits);
-    do {
-        *--first = (char)('0' + number % 10);
-        number /= 10;
-    } while (number != 0);
-    put_some(first, (size_t)(digits + sizeof(digits) - first));
+    char digits[20], *end = digits + sizeof(digits), *first = digits_before(end, number);
+    put_some(first, (size_t)(end - first));
 }
 
 /* In us, with three decimals. */
 static void put_time(int64_t ns)
 {
-    unsigned rest = (unsigned)(ns % 1000);
-    char decimals[] = {'.', (char)('0' + rest / 100), (char)('0' + rest / 10 % 10),
-                       (char)('0' + rest % 10)};
-    put_number((uint64_t)(ns / 1000));
-    put_some(decimals, sizeof(decimals));
+    char digits[24], *end = digits + sizeof(digits);
+    unsigned rest = (unsigned)(ns % 1000) + 1000;
+    char *first = digits_before(end, rest);
+    *first = '.'; /* instead of the 1 that makes it four digits */
+    first = digits_before(first, (uint64_t)(ns / 1000));
+    put_some(first, (size_t)(end - first));
 }
 
 /* Bytes of the character at `s` in UTF-8; 0: there is none. */
@@ -307,8 +330,8 @@ static void put_function(const void *function)
     static struct {
         const void *function;
         char name[NAME_SZ];
-    } found[64];
-    size_t i = (uintptr_t)function / 16 % 64;
+    } found[256];
+    size_t i = (uintptr_t)function / 16 % 256;
     if (found[i].function != function) {
         FILE *stream = fmemopen(found[i].name, NAME_SZ, "w");
         aco_i_text_t text = {.stream = stream};
@@ -324,15 +347,27 @@ static void put_function(const void *function)
     put_string(found[i].name, NAME_SZ);
 }
 
-/* The string may be gone: it is the program's. */
+/* The string may be gone: it is the program's. Reading it takes a system call, so it is kept for
+ * further events of the task. */
 static void put_name(const event_t *event)
 {
-    char name[NAME_SZ];
+    static struct {
+        uint64_t id;
+        const void *name;
+        size_t sz;
+        char text[NAME_SZ];
+    } read[256];
     if (event->is_function) {
         put_function(event->name);
-    } else {
-        put_string(name, aco_i_read_memory(name, event->name, NAME_SZ));
+        return;
     }
+    size_t i = event->id % 256;
+    if (read[i].id != event->id || read[i].name != event->name) {
+        read[i].sz = aco_i_read_memory(read[i].text, event->name, NAME_SZ);
+        read[i].id = event->id;
+        read[i].name = event->name;
+    }
+    put_string(read[i].text, read[i].sz);
 }
 
 /* Begins a record, for whose rest there is room. */
@@ -345,11 +380,7 @@ static void put_head(const trace_t *trace, char kind, int64_t at)
     all.has_events = 1;
     PUT("{\"ph\":\"");
     *all.end++ = kind;
-    PUT("\",\"pid\":");
-    put_number((uint64_t)all.pid);
-    PUT(",\"tid\":");
-    put_number((uint64_t)trace->tid);
-    PUT(",\"ts\":");
+    put_some(trace->thread, trace->thread_sz);
     put_time(at > all.start ? at - all.start : 0);
 }
 
@@ -529,7 +560,9 @@ void aco_i_begin_trace(loop_t *loop)
         return;
     }
     trace_t *trace = (trace_t *)memory;
-    trace->tid = loop->tid;
+    trace->thread_sz = (size_t)snprintf(trace->thread, sizeof(trace->thread),
+                                        "\",\"pid\":%ld,\"tid\":%d,\"ts\":", (long)all.pid,
+                                        loop->tid);
     trace->room_until = CT_EVENTS;
     trace->began = now();
     pthread_mutex_lock(&all.mutex);
