@@ -20,17 +20,25 @@
 #define PAUSE 20000000                /* ns between two rounds of the thread */
 #define CALIBRATION 5000000           /* ns */
 #define LEAST_PRIORITY 19
+#define CT_NAMES 4096  /* that are kept */
 #define NAME_SZ 64     /* bytes of a name that are written */
 #define RECORD_SZ 1024 /* at most, of a record */
 
-typedef enum __attribute__((packed)) { RAN, WOKE, LOOKED } kind_t;
+typedef enum __attribute__((packed)) { RAN, WOKE, LOOKED, NAMED, NAMED_ON } kind_t;
+
+#define PART_SZ 40 /* bytes of a name in an event */
 
 typedef struct __attribute__((aligned(64))) {
-    int64_t at, duration; /* ns */
-    int64_t waited_since; /* RAN: when the wait before it began; 0: there was none */
+    union {
+        struct {
+            int64_t at, duration; /* ns */
+            int64_t waited_since; /* RAN: when the wait before it began; 0: there was none */
+            const void *name;     /* RAN: a string, or else the entry function */
+            int fd, next_fd;      /* of these waits, if for input or output */
+        };
+        char part[PART_SZ]; /* NAMED: the begin of the task's name; NAMED_ON: the rest */
+    };
     uint64_t id;
-    const void *name; /* RAN: a string, or else the entry function */
-    int fd, next_fd;  /* of these waits, if for input or output */
     kind_t kind;
     reason_t waited_for, waits_for; /* before, afterwards */
     state_t state;                  /* afterwards */
@@ -191,9 +199,25 @@ void aco_i_trace_look(loop_t *loop, const aco_task_t *last_before)
     trace->began = at;
 }
 
+/* The program may free the name when the task has ended, which is before the file is written. */
+static __attribute__((noinline)) void add_name(trace_t *trace, const aco_task_t *task)
+{
+    size_t sz = strnlen(task->name, NAME_SZ);
+    for (size_t done = 0; done == 0 || done < sz; done += PART_SZ) {
+        event_t *event = add_event(trace);
+        event->kind = done == 0 ? NAMED : NAMED_ON;
+        event->id = task->id;
+        memset(event->part, 0, PART_SZ);
+        memcpy(event->part, task->name + done, sz - done < PART_SZ ? sz - done : PART_SZ);
+    }
+}
+
 void aco_i_trace_begin_run(loop_t *loop, const aco_task_t *task)
 {
     trace_t *trace = loop->trace;
+    if (task->co == NULL && task->name != NULL) {
+        add_name(trace, task);
+    }
     event_t *event = add_event(trace);
     int was_woken = task->co == NULL || task->reason != FOR_NOTHING;
     event->kind = RAN;
@@ -347,27 +371,39 @@ static void put_function(const void *function)
     put_string(found[i].name, NAME_SZ);
 }
 
-/* The string may be gone: it is the program's. Reading it takes a system call, so it is kept for
- * further events of the task. */
+/* Names of tasks, as they were at the start; and those that had to be read again, by a system call,
+ * as the string may be gone: it is the program's. */
+typedef struct {
+    uint64_t id;
+    char text[2 * PART_SZ];
+} name_t;
+static name_t names[CT_NAMES];
+
+static void keep_name(const event_t *event)
+{
+    name_t *name = &names[event->id % CT_NAMES];
+    if (event->kind == NAMED) {
+        memset(name, 0, sizeof(*name));
+        name->id = event->id;
+    }
+    if (name->id == event->id) {
+        memcpy(name->text + (event->kind == NAMED ? 0 : PART_SZ), event->part, PART_SZ);
+    }
+}
+
 static void put_name(const event_t *event)
 {
-    static struct {
-        uint64_t id;
-        const void *name;
-        size_t sz;
-        char text[NAME_SZ];
-    } read[256];
+    name_t *name = &names[event->id % CT_NAMES];
     if (event->is_function) {
         put_function(event->name);
         return;
     }
-    size_t i = event->id % 256;
-    if (read[i].id != event->id || read[i].name != event->name) {
-        read[i].sz = aco_i_read_memory(read[i].text, event->name, NAME_SZ);
-        read[i].id = event->id;
-        read[i].name = event->name;
+    if (name->id != event->id) {
+        memset(name, 0, sizeof(*name));
+        aco_i_read_memory(name->text, event->name, NAME_SZ);
+        name->id = event->id;
     }
-    put_string(read[i].text, read[i].sz);
+    put_string(name->text, NAME_SZ);
 }
 
 /* Begins a record, for whose rest there is room. */
@@ -452,6 +488,8 @@ static void put_event(const trace_t *trace, const event_t *event)
         put_run(trace, event);
     } else if (event->kind == WOKE) {
         put_arrow(trace, 's', event->at, event->id);
+    } else if (event->kind == NAMED || event->kind == NAMED_ON) {
+        keep_name(event);
     } else {
         put_slice(trace, event);
         PUT(",\"cat\":\"loop\",\"name\":\"looks outside\"}");

@@ -26,7 +26,8 @@ def check_slices(events: list[Event]) -> None:
         check(event["ts"] >= ends[event["tid"]] - 0.002, f"overlap: {event}")
         ends[event["tid"]] = event["ts"] + event["dur"]
     names = {e["name"] for e in events if e["ph"] == "X"}
-    wanted = {"first", "reads", 's\u00e9n"d?r', "receiver", "looks outside"}
+    wanted = {"first", "reads", 's\u00e9n"d?r', "looks outside"}
+    wanted.add("receiver, whose name takes more than one event")
     check(wanted == names, f"names: {names}")
     then = {e["args"]["then"] for e in events if e.get("cat") == "task"}
     wanted = {"ends", "yields", "waits for a time", "waits for the end of a task",

@@ -58,7 +58,8 @@ static void wait_for_trace(void)
 static void *first(void *arg)
 {
     aco_task_options_t sender = {.name = "s\xc3\xa9n\"d\xe9r", .thread = ACO_THREAD(1)};
-    aco_task_options_t receiver = {.name = "receiver", .shares_stack = 1};
+    char name[] = "receiver, whose name takes more than one event";
+    aco_task_options_t receiver = {.name = name, .shares_stack = 1};
     aco_task_options_t reader = {.shares_stack = 1};
     aco_task_t *task;
     aco_go_with(&reader, reads, NULL, &task);
@@ -66,6 +67,7 @@ static void *first(void *arg)
     aco_go_with(&receiver, receives, NULL, NULL);
     aco_go_with(&sender, sends, NULL, NULL);
     aco_join(task, NULL);
+    memset(name, '?', sizeof(name)); /* the task has ended */
     aco_chan_free(chan);
     if (arg != NULL) {
         wait_for_trace();
