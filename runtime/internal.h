@@ -19,8 +19,9 @@
  *   sync.c    mutexes and similar; chan.c: channels and select
  *   text.c    text without malloc; cfi.c, unwind.c: backtraces; symbols.c: names of places
  *   places.c  where tasks are; print.c: the list of them; report.c: that on signals
- *   metrics.c numbers; trace.c: the trace; profile.c: the profile; watch.c: the watchdog
- *   knots.c   which tasks wait for others; deadlocks.c: those for ever
+ *   metrics.c numbers; trace.c, trace_file.c: the trace; profile.c: the profile
+ *   watch.c   the watchdog
+ *   knots.c   which tasks wait for others; deadlocks.c: those that do so for ever
  *   files.c   files; names.c: name look-ups
  *   libc.c    the functions of libc that hooks replace, as the runtime itself calls them
  *
@@ -904,7 +905,7 @@ HIDDEN void aco_i_put_name(aco_i_text_t *text, const aco_task_t *task);
 /* Adds what the loops of a runtime have counted to what `sum` has. */
 HIDDEN void aco_i_add_counts(loop_t *sum, const runtime_t *runtime);
 
-/* ---- trace.c ---- */
+/* ---- trace.c, trace_file.c ---- */
 
 /* Has the loop of the caller's thread traced if ACO_TRACE asks for it, and no more. */
 HIDDEN void aco_i_begin_trace(loop_t *loop);
