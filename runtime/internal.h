@@ -128,9 +128,9 @@ extern SHARED libc_t aco_i_libc;
 /* Called before the first task of a runtime starts; NULL: there are no hooks. */
 extern SHARED void (*aco_i_check_hooks)(void);
 
-/* Where hooks have the queues of those who wait for locks of the program, with the lock in `item` of
- * each node; and the task that has a mutex, which may be a copy: the last 30 bits of its id, or 0 if
- * there is none. All 0 without hooks. */
+/* Where hooks have the queues of those who wait for locks of the program, with the lock in `item`
+ * of each node; and who has a mutex, which may be a copy: the last 30 bits of the task's id, or 0
+ * if none has. All 0 without hooks. */
 typedef struct {
     const void *queues;
     size_t sz;
