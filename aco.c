@@ -1379,7 +1379,7 @@ static ALWAYS_INLINE void exchange(aco_share_stack_t *s, aco_t *co, int is_short
 }
 
 /* For long copies, and where the program has changed fields by hand. */
-static __attribute__((cold, noinline)) void exchange_slowly(aco_t *co)
+static __attribute__((noinline)) void exchange_slowly(aco_t *co)
 {
     prepare(co);
     aco_share_stack_t *s = co->share_stack;
