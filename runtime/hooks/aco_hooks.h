@@ -23,9 +23,11 @@
  *     limit in time, pthread_mutex_lock(), pthread_rwlock_rdlock() and _wrlock() wait in any case:
  *     hardly a caller would notice that it does not have the lock.
  *   - Mutexes, rwlocks and semaphores belong to tasks, so one that is held over a wait never stops
- *     the thread. Tasks get them in the order in which they came; threads may be faster. Those that
- *     processes share, and mutexes that are robust or have a priority protocol, are left to libc:
- *     they belong to the thread, which waits for them.
+ *     the thread. Tasks get them in the order in which they came; threads may be faster. Mutexes
+ *     that processes share, and those that are robust or have a priority protocol, belong to the
+ *     thread, but tasks find them taken all the same. If these are also recursive or check errors,
+ *     they are left to libc, and the thread waits for them; so are rwlocks, conditions and
+ *     semaphores that processes share.
  *   - A pthread_cond_wait() that fails has locked the mutex again. Callers that ignore the failure
  *     and wait again find others run meanwhile.
  *   - Waits for locks of files, by flock(), lockf() and fcntl(), and for threads, by

@@ -36,9 +36,8 @@ static int wait_for(const pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_
     }
     aco_i_begin_cond_wait(cond);
     aco_i_unlock_mutex(mutex);
-    int error = aco_i_end_cond_wait(cond, &limit);
-    aco_i_lock_mutex(mutex);
-    return error;
+    int error = aco_i_end_cond_wait(cond, &limit), locked = aco_i_lock_mutex(mutex);
+    return locked != 0 ? locked : error; /* its owner may have died */
 }
 
 HOOK(int, pthread_cond_wait, (pthread_cond_t * cond, pthread_mutex_t *mutex), (cond, mutex), EAGAIN)

@@ -5,8 +5,10 @@
  * libc takes the thread for the owner; so while a task has one, its fields say that no thread does,
  * and which task: `__owner` has a bit that thread ids lack.
  *
- * Mutexes that are shared by processes, robust, or have a priority protocol remain libc's business:
- * in tasks, too, they belong to the thread, which waits.
+ * Mutexes that are shared by processes, robust, or have a priority protocol remain the thread's, as
+ * the kernel or other processes know it; tasks that find one taken try again from time to time.
+ * Recursive and error-checking ones of these are left to libc, since to it a second task of the
+ * thread is the owner.
  */
 #include "waiting.h"
 
@@ -28,20 +30,27 @@ HOOKS_OF(mutexes);
 
 static __thread int thread_id __attribute__((tls_model("initial-exec")));
 
-/* One of PTHREAD_MUTEX_, or anything else for a mutex that is left to libc. */
+#define TYPE 3 /* bits of it that are one of PTHREAD_MUTEX_ */
+
 static inline int kind_of(const pthread_mutex_t *mutex)
 {
     return __atomic_load_n(&mutex->__data.__kind, __ATOMIC_RELAXED) & ~ELISION;
 }
 
-static inline int is_left_to_libc(int kind)
-{
-    return (kind & ~3) != 0;
-}
-
 static inline int knows_its_owner(int kind)
 {
     return kind == PTHREAD_MUTEX_RECURSIVE || kind == PTHREAD_MUTEX_ERRORCHECK;
+}
+
+/* Shared by processes, robust, or with a priority protocol. */
+static inline int is_special(int kind)
+{
+    return (kind & ~TYPE) != 0;
+}
+
+static inline int is_left_to_libc(int kind)
+{
+    return is_special(kind) && knows_its_owner(kind & TYPE);
 }
 
 /* ==== Owners ================================================================================= */
@@ -91,7 +100,7 @@ static void set_mine(pthread_mutex_t *mutex, const aco_task_t *self)
 
 uint32_t aco_i_owner_of(const pthread_mutex_t *mutex)
 {
-    uint32_t owner = (uint32_t)owner_of(mutex);
+    uint32_t owner = is_special(kind_of(mutex)) ? 0 : (uint32_t)owner_of(mutex);
 #if __PTHREAD_MUTEX_HAVE_PREV
     if (owner == TASK_OWNED) {
         owner |= (uint32_t)(uintptr_t)mutex->__data.__list.__next;
@@ -109,9 +118,10 @@ static int this_thread(void)
 }
 
 /* A task that has it will release it by the hook. */
-static int is_watched(const void *mutex)
+static int is_watched(const void *ptr)
 {
-    return (owner_of((const pthread_mutex_t *)mutex) & TASK_OWNED) != 0;
+    const pthread_mutex_t *mutex = (const pthread_mutex_t *)ptr;
+    return !is_special(kind_of(mutex)) && (owner_of(mutex) & TASK_OWNED) != 0;
 }
 
 /* ==== Trying ================================================================================= */
@@ -180,7 +190,9 @@ static inline int try_normal(pthread_mutex_t *mutex)
 
 static inline int try_kind(pthread_mutex_t *mutex, int kind)
 {
-    return knows_its_owner(kind) ? try_with_owner(mutex) : try_normal(mutex);
+    return knows_its_owner(kind) ? try_with_owner(mutex)
+           : is_special(kind)    ? real_pthread_mutex_trylock(mutex)
+                                 : try_normal(mutex);
 }
 
 static int try(void *mutex)
@@ -222,10 +234,8 @@ int hook_pthread_mutex_lock(pthread_mutex_t *mutex)
     if (!is_in_task() || is_left_to_libc(kind = kind_of(mutex))) {
         return real_pthread_mutex_lock(mutex);
     }
-    if (!is_awaited(mutex) && try_kind(mutex, kind) == 0) {
-        return 0;
-    }
-    return wait_in_any_case(mutex);
+    int error = is_awaited(mutex) ? EBUSY : try_kind(mutex, kind);
+    return error != EBUSY ? error : wait_in_any_case(mutex);
 }
 
 int aco_i_lock_mutex(pthread_mutex_t *mutex)
@@ -277,7 +287,7 @@ static inline int unlock_in_task(pthread_mutex_t *mutex)
     if (knows_its_owner(kind)) {
         return unlock_with_owner(mutex);
     }
-    return IS_SINGLE_THREADED && mutex->__data.__lock == 1 && !is_left_to_libc(kind)
+    return IS_SINGLE_THREADED && mutex->__data.__lock == 1 && !is_special(kind)
                ? unlock_alone(mutex)
                : real_pthread_mutex_unlock(mutex);
 }

@@ -317,25 +317,60 @@ static void a_thread_that_waits_for_a_condition_lets_tasks_in(void **state)
     }
 }
 
-/* ==== Left to libc =========================================================================== */
+/* ==== Mutexes that are more than a word ====================================================== */
 
-static void *uses_it(void *arg)
+static void *finds_special_taken(void *arg)
+{
+    pthread_mutex_t *m = (pthread_mutex_t *)arg;
+    CHECK(pthread_mutex_trylock(m) == EBUSY);
+    CHECK(pthread_mutex_lock(m) == 0);
+    CHECK(!is_inside);
+    CHECK(pthread_mutex_unlock(m) == 0);
+    return NULL;
+}
+
+static void *holds_special(void *arg)
 {
     pthread_mutex_t *m = (pthread_mutex_t *)arg;
     struct timespec t = in(CLOCK_REALTIME, 1000 * MS);
+    is_inside = 1;
     CHECK(pthread_mutex_lock(m) == 0);
+    aco_task_t *other = aco_spawn(finds_special_taken, m);
+    let_run();
     CHECK(pthread_mutex_trylock(m) == EBUSY);
+    is_inside = 0;
     CHECK(pthread_mutex_unlock(m) == 0);
+    CHECK(aco_join(other, NULL) == 0);
     CHECK(pthread_mutex_timedlock(m, &t) == 0);
     CHECK(pthread_mutex_unlock(m) == 0);
     return NULL;
 }
 
-static void other_mutexes_are_left_to_libc(void **state)
+/* Is left to libc. */
+static void *locks_again_and_again(void *arg)
+{
+    pthread_mutex_t *m = (pthread_mutex_t *)arg;
+    CHECK(pthread_mutex_lock(m) == 0);
+    CHECK(pthread_mutex_lock(m) == 0);
+    CHECK(pthread_mutex_trylock(m) == 0);
+    for (int i = 0; i < 3; i++) {
+        CHECK(pthread_mutex_unlock(m) == 0);
+    }
+    return NULL;
+}
+
+static void run_with(void *(*fn)(void *), const pthread_mutexattr_t *attr)
+{
+    pthread_mutex_t m;
+    assert_int_equal(pthread_mutex_init(&m, attr), 0);
+    run_tasks(fn, &m);
+    assert_int_equal(pthread_mutex_destroy(&m), 0);
+}
+
+static void a_special_mutex_stops_no_other_task(void **state)
 {
     (void)state;
     for (int i = 0; i < 3; i++) {
-        pthread_mutex_t m;
         pthread_mutexattr_t attr;
         pthread_mutexattr_init(&attr);
         if (i == 0) {
@@ -345,11 +380,48 @@ static void other_mutexes_are_left_to_libc(void **state)
         } else {
             pthread_mutexattr_setprotocol(&attr, PTHREAD_PRIO_INHERIT);
         }
-        assert_int_equal(pthread_mutex_init(&m, &attr), 0);
+        run_with(holds_special, &attr);
+        pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
+        run_with(locks_again_and_again, &attr);
         pthread_mutexattr_destroy(&attr);
-        run_tasks(uses_it, &m);
-        assert_int_equal(pthread_mutex_destroy(&m), 0);
     }
+}
+
+static void *ends_with_it(void *m)
+{
+    return pthread_mutex_lock((pthread_mutex_t *)m) == 0 ? m : NULL;
+}
+
+static void *finds_owner_dead(void *arg)
+{
+    pthread_mutex_t *m = (pthread_mutex_t *)arg;
+    CHECK(pthread_mutex_lock(m) == EOWNERDEAD);
+    aco_task_t *other = aco_spawn(finds_special_taken, m);
+    is_inside = 1;
+    let_run();
+    CHECK(pthread_mutex_consistent(m) == 0);
+    is_inside = 0;
+    CHECK(pthread_mutex_unlock(m) == 0);
+    CHECK(aco_join(other, NULL) == 0);
+    return NULL;
+}
+
+static void the_death_of_an_owner_is_told(void **state)
+{
+    (void)state;
+    pthread_mutex_t m;
+    pthread_mutexattr_t attr;
+    pthread_t thread;
+    void *result;
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+    assert_int_equal(pthread_mutex_init(&m, &attr), 0);
+    assert_int_equal(pthread_create(&thread, NULL, ends_with_it, &m), 0);
+    assert_int_equal(pthread_join(thread, &result), 0);
+    assert_ptr_equal(result, &m);
+    run_tasks(finds_owner_dead, &m);
+    assert_int_equal(pthread_mutex_destroy(&m), 0);
+    pthread_mutexattr_destroy(&attr);
 }
 
 /* ==== Readers and writers ==================================================================== */
@@ -527,7 +599,8 @@ int main(void)
         cmocka_unit_test(who_gives_up_calls_the_next),
         cmocka_unit_test(tasks_and_threads_share_a_mutex),
         cmocka_unit_test(a_thread_that_waits_for_a_condition_lets_tasks_in),
-        cmocka_unit_test(other_mutexes_are_left_to_libc),
+        cmocka_unit_test(a_special_mutex_stops_no_other_task),
+        cmocka_unit_test(the_death_of_an_owner_is_told),
         cmocka_unit_test(readers_and_writers_are_tasks),
         cmocka_unit_test(semaphores_keep_tasks_waiting),
         cmocka_unit_test(threads_post_for_tasks),
