@@ -12,230 +12,17 @@
  * is unlocked is free for others, too, until the first one has been losing for 1 ms;
  *   - each item that was sent is received once, in order, unless its send has failed;
  *   - a deadline and a cancellation end a wait then and there, and a shield keeps them off;
+ *   - the tasks of a group have its maker's deadline and are cancelled with it, but not while the
+ *     shield lasts that the group was made in; who joins a group goes on when the last task ends;
  *   - a loop that would sleep for ever has no task that could go on.
  *
  *     random_tasks [CT_PROGRAMS [SEED]]
  */
 // build: -Wl,--wrap=clock_gettime,--wrap=epoll_wait,--wrap=syscall
-#include "aco_runtime.h"
+#include "random_model.h"
 
-#include <errno.h>
-#include <limits.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/epoll.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
-#define MAX_TASKS 24
-#define CT_OBJECTS 2 /* of each kind */
-#define MAX_QUEUE 4096
 #define MAX_STEPS 24
-#define MAX_ITEMS 65536
 #define LONG_UNIT 10000 /* ns; 100 of these are the 1 ms after which a lock is given */
-
-static unsigned long seed, program_no;
-static int64_t now;
-static int64_t unit; /* of all times of a program, in ns */
-static long ct_given;
-
-static void fail(const char *what, int line)
-{
-    int error = errno;
-    fprintf(stderr,
-            "random_tasks: errno %d, line %d: %s, at %lld ns of program %lu; again: random_tasks 1 "
-            "%lu\n",
-            error, line, what, (long long)now, program_no, seed);
-    aco_print_tasks(stderr);
-    exit(1);
-}
-
-#define CHECK(EX) ((EX) ? (void)0 : fail(#EX, __LINE__))
-
-/* ==== Time =================================================================================== */
-
-int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
-int __wrap_epoll_wait(int epoll, struct epoll_event *events, int ct, int timeout);
-long __wrap_syscall(long number, ...);
-long __real_syscall(long number, ...);
-
-int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
-{
-    (void)clock;
-    *t = (struct timespec){(time_t)(now / 1000000000), (long)(now % 1000000000)};
-    return 0;
-}
-
-int __wrap_epoll_wait(int epoll, struct epoll_event *events, int ct, int timeout)
-{
-    (void)epoll;
-    (void)events;
-    (void)ct;
-    if (timeout < 0) {
-        fail("every task waits for what none does", __LINE__);
-    }
-    now += timeout * INT64_C(1000000);
-    return 0;
-}
-
-long __wrap_syscall(long number, ...)
-{
-    if (number != SYS_epoll_pwait2) {
-        errno = ENOSYS;
-        return -1;
-    }
-    va_list args;
-    va_start(args, number);
-    (void)va_arg(args, int);
-    (void)va_arg(args, struct epoll_event *);
-    (void)va_arg(args, int);
-    const long long *t = va_arg(args, const long long *);
-    va_end(args);
-    now += t[0] * 1000000000 + t[1];
-    return 0;
-}
-
-/* ==== The model ============================================================================== */
-
-static uint64_t random_state;
-
-static unsigned below(unsigned ct)
-{
-    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (unsigned)((random_state >> 33) % ct);
-}
-
-/* Who waits, in order; or the items of a channel that were sent or are about to be. */
-typedef struct {
-    long entries[MAX_QUEUE];
-    size_t first, end;
-} line_t;
-
-static void join_line(line_t *line, long entry)
-{
-    CHECK(line->end < MAX_QUEUE);
-    line->entries[line->end++] = entry;
-}
-
-static void leave_line(line_t *line, long entry)
-{
-    size_t i = line->first;
-    while (i < line->end && line->entries[i] != entry) {
-        i++;
-    }
-    CHECK(i < line->end);
-    memmove(&line->entries[i], &line->entries[i + 1],
-            (line->end - i - 1) * sizeof(line->entries[0]));
-    line->end--;
-}
-
-static struct {
-    aco_mutex_t it;
-    long holder;      /* 0: none */
-    int64_t freed_at; /* when it last became free */
-    line_t line;
-} mutexes[CT_OBJECTS];
-
-static struct {
-    aco_semaphore_t it;
-    size_t ct;
-    line_t line;
-} semaphores[CT_OBJECTS];
-
-static struct {
-    aco_chan_t *it;
-    line_t items;
-    size_t ct_sent, ct_received;
-    long received[MAX_QUEUE]; /* by the n-th call; 0: none */
-    size_t ct_starts;
-    int is_closed;
-} chans[CT_OBJECTS];
-
-/* What a task of the program knows of itself. */
-typedef struct {
-    aco_task_t *task;
-    long no;              /* from 1 */
-    int64_t cancelled_at; /* -1: it is not */
-    int64_t deadline;     /* of its wait */
-    int ct_shields;
-    int is_granted;   /* what it waits in line for is its own, and it has had no turn since */
-    int64_t woken_at; /* first, in the line of a mutex; -1: it was not */
-    int has_ended, is_joined;
-} actor_t;
-static actor_t actors[MAX_TASKS];
-static long ct_actors, last_item;
-static struct {
-    long sender;
-    int is_selected; /* it is one of several, of which one happens */
-} items[MAX_ITEMS];
-
-static long new_item(const actor_t *sender, int is_selected)
-{
-    CHECK(last_item + 1 < MAX_ITEMS);
-    items[++last_item].sender = sender->no;
-    items[last_item].is_selected = is_selected;
-    return last_item;
-}
-
-/* Whether something else has ended the wait of a task, which may have had no turn since. */
-static int is_cut(long no)
-{
-    const actor_t *actor = &actors[no - 1];
-    return actor->deadline <= now || (actor->cancelled_at >= 0 && actor->ct_shields == 0);
-}
-
-/* Gives something to the first who waits for it; whether there is one. */
-static int grant(const line_t *line)
-{
-    for (size_t i = line->first; i < line->end; i++) {
-        actor_t *actor = &actors[line->entries[i] - 1];
-        if (!actor->is_granted && !is_cut(actor->no)) {
-            return actor->is_granted = 1;
-        }
-    }
-    return 0;
-}
-
-static void begin_wait(actor_t *self, line_t *line)
-{
-    self->deadline = aco_deadline();
-    self->is_granted = 0;
-    self->woken_at = -1;
-    if (line != NULL) {
-        join_line(line, self->no);
-    }
-}
-
-static actor_t *new_actor(void)
-{
-    if (ct_actors == MAX_TASKS) {
-        return NULL;
-    }
-    actor_t *actor = &actors[ct_actors++];
-    *actor = (actor_t){.no = ct_actors, .cancelled_at = -1};
-    return actor;
-}
-
-/* Checks how a wait has ended that began at `since`. Returns whether it was by what it waited for.
- */
-static int ended_well(const actor_t *self, int result, int64_t since)
-{
-    int64_t deadline = aco_deadline();
-    int is_cancelled = self->cancelled_at >= 0 && self->ct_shields == 0;
-    int64_t cancelled_at = self->cancelled_at > since ? self->cancelled_at : since;
-    int64_t cut_at = deadline > since ? deadline : since;
-    CHECK(!is_cancelled || now <= cancelled_at);
-    CHECK(deadline == INT64_MAX || now <= cut_at);
-    if (result >= 0) {
-        return 1;
-    }
-    CHECK(errno == ECANCELED || errno == ETIMEDOUT || errno == EPIPE);
-    CHECK(errno != ECANCELED || is_cancelled);
-    CHECK(errno != ETIMEDOUT || deadline <= now);
-    return 0;
-}
 
 /* ==== What a task does ======================================================================= */
 
@@ -431,21 +218,49 @@ static void selects(actor_t *self)
     }
 }
 
+static void *acts_in_group(void *arg)
+{
+    actor_t *self = (actor_t *)arg;
+    self->task = aco_self();
+    CHECK(aco_deadline() == self->group->deadline);
+    acts(self);
+    self->group->last_end = now;
+    return self;
+}
+
+static void goes_into(group_t *group)
+{
+    actor_t *actor = new_actor();
+    if (actor == NULL) {
+        return;
+    }
+    actor->group = group;
+    if (aco_group_go(group->it, acts_in_group, actor) == 0) {
+        CHECK(!group->is_cancelled);
+    } else {
+        CHECK(errno == ECANCELED && (group->is_cancelled || is_out_of_time(group)));
+        ct_actors--;
+    }
+}
+
 static void spawns(actor_t *self)
 {
+    if (self != NULL && self->group != NULL && below(2) == 0) {
+        goes_into(self->group);
+        return;
+    }
     actor_t *actor = new_actor();
     if (actor == NULL) {
         return;
     }
     aco_task_options_t options = {.shares_stack = below(3) == 0};
     CHECK(aco_go_with(&options, acts, actor, &actor->task) == 0);
-    (void)self;
 }
 
 static void joins_one(actor_t *self)
 {
     actor_t *actor = &actors[below((unsigned)ct_actors)];
-    if (actor == self || actor->is_joined || actor->task == NULL) {
+    if (actor == self || actor->is_joined || actor->task == NULL || actor->group != NULL) {
         return;
     }
     void *result = NULL;
@@ -462,10 +277,16 @@ static void cancels_one(void)
 {
     actor_t *actor = &actors[below((unsigned)ct_actors)];
     if (actor->task != NULL && !actor->is_joined && !actor->has_ended && below(4) == 0) {
-        if (actor->cancelled_at < 0) {
-            actor->cancelled_at = now;
-        }
+        cancel(actor);
         aco_task_cancel(actor->task);
+    }
+}
+
+static void cancels_group(group_t *group)
+{
+    if (group->it != NULL) {
+        cancel_group(group);
+        aco_group_cancel(group->it);
     }
 }
 
@@ -481,22 +302,97 @@ static void acts_within(actor_t *self, int depth)
     }
 }
 
+/* A new group with tasks. */
+static group_t *makes_group(actor_t *self)
+{
+    if (ct_groups == MAX_GROUPS) {
+        return NULL;
+    }
+    group_t *group = &groups[ct_groups++];
+    *group = (group_t){.maker = self, .deadline = aco_deadline(), .is_shielded = self->ct_shields};
+    group->is_cancelled = self->cancelled_at >= 0 && !group->is_shielded;
+    group->it = aco_group_new();
+    CHECK(group->it != NULL);
+    for (unsigned i = below(4); i != 0; i--) {
+        goes_into(group);
+    }
+    return group;
+}
+
+static void joins_group(actor_t *self, group_t *group)
+{
+    int64_t since = now;
+    group->is_waited_for = 1;
+    int result = aco_group_join(group->it);
+    CHECK(now == (group->last_end > since ? group->last_end : since));
+    for (long i = 0; i < ct_actors; i++) {
+        CHECK(actors[i].group != group || actors[i].has_ended);
+    }
+    group->it = NULL;
+    if (result < 0) {
+        int is_cancelled = self->cancelled_at >= 0 && self->ct_shields == 0;
+        CHECK(errno == ECANCELED ? is_cancelled || is_out_of_time(self->group)
+                                 : errno == ETIMEDOUT && aco_deadline() <= now);
+    }
+}
+
+static void groups_tasks(actor_t *self, int depth)
+{
+    group_t *group = makes_group(self);
+    if (group == NULL) {
+        return;
+    }
+    for (unsigned i = below(3); i != 0; i--) {
+        act(self, depth + 1);
+    }
+    if (below(4) == 0) {
+        cancels_group(group);
+    }
+    joins_group(self, group);
+}
+
+static void leaves_shield(actor_t *self)
+{
+    self->ct_shields--;
+    for (size_t i = 0; i < ct_groups && self->ct_shields == 0; i++) {
+        group_t *group = &groups[i];
+        if (group->maker == self && group->is_shielded) {
+            group->is_shielded = 0;
+            if (group->it != NULL && self->cancelled_at >= 0) {
+                cancel_group(group);
+            }
+        }
+    }
+}
+
+/* The group, if there is one, outlives the shield. */
 static void acts_shielded(actor_t *self, int depth)
 {
+    group_t *group = NULL;
     aco_shielded
     {
         self->ct_shields++;
         aco_within(below(300) * unit)
         {
+            group = self->group == NULL && below(2) == 0 ? makes_group(self) : NULL;
             act(self, depth + 1);
         }
-        self->ct_shields--;
+        leaves_shield(self);
+    }
+    if (group != NULL) {
+        if (below(2) == 0) {
+            act(self, depth + 1);
+        }
+        if (aco_deadline() < group->deadline) {
+            cancels_group(group); /* which would come to pass at an instant unknown here */
+        }
+        joins_group(self, group);
     }
 }
 
 static void act(actor_t *self, int depth)
 {
-    switch (below(depth < 3 ? 13 : 10)) {
+    switch (below(depth < 3 ? 14 : 10)) {
     case 0:
         aco_yield();
         break;
@@ -525,13 +421,23 @@ static void act(actor_t *self, int depth)
         spawns(self);
         break;
     case 9:
-        cancels_one();
+        if (ct_groups != 0 && below(4) == 0) {
+            cancels_group(&groups[below((unsigned)ct_groups)]);
+        } else {
+            cancels_one();
+        }
         break;
     case 10:
         acts_within(self, depth);
         break;
     case 11:
         acts_shielded(self, depth);
+        break;
+    case 12:
+        /* Of a group in a shield it is not known when the deadline of one above it has passed. */
+        if (self->group == NULL || self->ct_shields == 0) {
+            groups_tasks(self, depth);
+        }
         break;
     default:
         joins_one(self);
@@ -568,7 +474,7 @@ static void *runs_a_program(void *arg)
         while (!actors[i].has_ended) {
             aco_sleep(100 * unit);
         }
-        if (!actors[i].is_joined) {
+        if (!actors[i].is_joined && actors[i].group == NULL) {
             actors[i].is_joined = 1;
             CHECK(aco_join(actors[i].task, NULL) == 0);
         }
@@ -582,6 +488,7 @@ static void run_program(void)
     memset(semaphores, 0, sizeof(semaphores));
     memset(chans, 0, sizeof(chans));
     ct_actors = last_item = 0;
+    ct_groups = 0;
     random_state = seed * UINT64_C(0x9e3779b97f4a7c15);
     unit = below(2) == 0 ? 1 : LONG_UNIT;
     size_t capacities[CT_OBJECTS];
