@@ -152,8 +152,11 @@ static inline int is_alone(void)
 #endif
 }
 
+/* 64 bits for atomic operations, which i386 aligns to four bytes otherwise. */
+typedef uint64_t __attribute__((aligned(8))) atomic_uint64_t;
+
 /* Adds to a count that other threads change, but no signal handler. */
-static inline uint64_t add_to(uint64_t *ct, uint64_t added)
+static inline uint64_t add_to(atomic_uint64_t *ct, uint64_t added)
 {
     if (is_alone()) {
         __atomic_store_n(ct, *ct + added, __ATOMIC_RELAXED);
@@ -309,8 +312,8 @@ struct aco_task_s {
     void *(*fn)(void *);
     void *arg; /* and its result */
     const char *name;
-    size_t stack_sz; /* bytes; 0: the pool's */
-    uint64_t id;     /* of a thread: 0 until it takes a lock */
+    size_t stack_sz;    /* bytes; 0: the pool's */
+    atomic_uint64_t id; /* of a thread: 0 until it takes a lock */
     aco_task_t *joiner;
     aco_i_watch_t *watches;
     void (*discard)(void *storage, void *result); /* of a task that was detached */
@@ -438,7 +441,7 @@ struct runtime_s {
     int ct_loops;
     size_t stack_sz;
     unsigned pool_flags;
-    uint64_t ct_tasks;    /* atomic: not ended */
+    atomic_uint64_t ct_tasks; /* not ended */
     unsigned ct_touching; /* atomic: other threads that may use it after its last task has ended */
     lock_t lock;          /* of what follows, and of its groups */
     aco_task_t *free_tasks;

@@ -70,7 +70,7 @@ static int add_chunk(loop_t *loop)
 
 uint64_t aco_i_new_id(void)
 {
-    static uint64_t last;
+    static atomic_uint64_t last;
     uint64_t id = add_to(&last, 1);
     if (aco_unlikely((uintptr_t)id == 0)) { /* where addresses have 32 bits */
         id = add_to(&last, 1);

@@ -92,6 +92,9 @@ check_others() {
         echo "clang: not available, not tested"
     fi
     if [[ " ${WIDTHS[*]} " == *" -m32 "* ]]; then
+        if have clang; then
+            compiler=(clang) # which is strict about atomic operations of 64 bits
+        fi
         check 5000 "${compiler[@]}" -m32 -O2
         is_tested=1
     fi
