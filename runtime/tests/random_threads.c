@@ -4,9 +4,10 @@
  *
  *     random_threads [CT_PROGRAMS [SEED]]
  *
- * Tasks of all threads lock, wait, send, park, cancel each other and run out of time. Data under a
- * lock is no atomic, so ThreadSanitizer sees a lock that does not hold; each item that was sent is
- * received once; and each program ends.
+ * Tasks of all threads lock, wait, send, park, form groups, cancel each other and run out of time.
+ * Data under a lock is no atomic, so ThreadSanitizer sees a lock that does not hold; each item that
+ * was sent is received once; groups are joined when all their tasks have ended; and each program
+ * ends.
  */
 #include "aco_runtime.h"
 
@@ -140,9 +141,40 @@ static void wakes(worker_t *self)
     }
 }
 
+static void *waits_in_a_group(void *ct_ended)
+{
+    while (aco_park() == 0)
+        continue;
+    CHECK(errno == ECANCELED || errno == ETIMEDOUT);
+    aco_yield();
+    __atomic_add_fetch((int *)ct_ended, 1, __ATOMIC_RELAXED);
+    return NULL;
+}
+
+/* Its tasks are cancelled at once, or when the joining runs out of time. */
+static void joins_a_group(worker_t *self)
+{
+    int *ct_ended = (int *)calloc(1, sizeof(*ct_ended)), ct = 0;
+    aco_group_t *group = aco_group_new();
+    CHECK(ct_ended != NULL && group != NULL);
+    for (uint64_t i = below(self, 4); i != 0; i--) {
+        aco_task_options_t options = {.thread = ACO_THREAD((int)below(self, CT_THREADS)),
+                                      .group = group};
+        int is_made = aco_go_with(&options, waits_in_a_group, ct_ended, NULL) == 0;
+        CHECK(is_made || errno == ECANCELED);
+        ct += is_made;
+    }
+    if (below(self, 2) == 0) {
+        aco_group_cancel(group);
+    }
+    ended(aco_group_join(group));
+    CHECK(__atomic_load_n(ct_ended, __ATOMIC_RELAXED) == ct);
+    free(ct_ended);
+}
+
 static void acts(worker_t *self)
 {
-    switch (below(self, 7)) {
+    switch (below(self, 8)) {
     case 0:
         locks(self);
         break;
@@ -160,6 +192,9 @@ static void acts(worker_t *self)
         break;
     case 5:
         wakes(self);
+        break;
+    case 6:
+        joins_a_group(self);
         break;
     default:
         ended(aco_sleep((int64_t)below(self, 50000)));
