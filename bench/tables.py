@@ -195,7 +195,8 @@ def machine_text(machines: list[Results]) -> str:
 def chinese_machine_text(machines: list[Results]) -> str:
     lines = [f"- **{results.name}**：{results.machine['machine'].replace(' cores', ' 核')}；"
              f"{results.machine['compiler']}；{results.machine['date']} 测于提交 "
-             f"{results.machine['commit']}。" for results in machines]
+             f"{results.machine['commit']}。" + results.notes("此后的改动：", "。")
+             for results in machines]
     return "\n".join([*lines, "", CHINESE_LEGEND])
 
 
