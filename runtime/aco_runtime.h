@@ -308,6 +308,68 @@ int aco_wait_fd(int fd, int events);
 int aco_listen(const char *network, const char *address);
 int aco_dial(const char *network, const char *address);
 
+/* ==== Buffered input ========================================================================= */
+
+/*
+ * A buffered reader of a stream, for lines, messages with their length in front, and whatever else
+ * begins and ends in the middle of what a read returns. Its calls wait as aco_read() does, for
+ * descriptors of every kind, and outside of tasks, too. One that fails, by a deadline, say, loses
+ * nothing: what has come stays in the buffer, and the next call goes on with it.
+ *
+ * What calls return points into the buffer. These bytes are the caller's to change until the next
+ * call for the reader. One task at a time uses a reader; a call while another one waits aborts.
+ * Reader and buffer may be on any stack; on one that tasks share, they are copied at each wait. The
+ * fields are private.
+ */
+typedef struct {
+    char *buffer;
+    size_t begin, end; /* of what was read and not yet taken */
+    size_t sz, most;   /* bytes that the buffer has, and may have */
+    int fd;
+    char is_own;  /* the reader allocates the buffer */
+    char is_busy; /* a call waits */
+} aco_reader_t;
+
+/*
+ * Prepares a reader of `fd`, which stays the caller's, with a buffer of `sz` bytes. With NULL for
+ * `buffer`, the reader allocates it at the first read: 4 KiB, and more, up to `sz`, only when so
+ * many bytes have come that must be held; what is more than 4 KiB is given back once the buffer is
+ * empty. 0 for `sz` is 64 KiB then. Aborts for a buffer of 0 bytes.
+ */
+void aco_reader_init(aco_reader_t *reader, int fd, void *buffer, size_t sz);
+
+/* Frees the buffer, if the reader has allocated it, and drops what it holds. Does not close the
+ * descriptor. */
+void aco_reader_free(aco_reader_t *reader);
+
+/*
+ * Takes all bytes up to the end of `delimiter`, such as "\n" or "\r\n\r\n"; "" is a NUL. Returns
+ * how many these are, with the delimiter, and sets `*text` to the first one; 0 at the end of the
+ * stream. Fails with EMSGSIZE if the delimiter does not end within `limit` bytes, or within what
+ * the buffer may have, and with ENODATA if the stream ends before it: aco_reader_peek() shows the
+ * rest. Fails also as aco_read(), and with ENOMEM. If it fails, nothing is taken.
+ */
+ssize_t aco_reader_until(aco_reader_t *reader, const char *delimiter, size_t limit, char **text);
+
+/*
+ * Takes `sz` bytes, and sets `*bytes` to the first one. Returns 1, or 0 at the end of the stream.
+ * Fails with EMSGSIZE if the buffer may not have that many, with ENODATA if the stream ends before
+ * them, as aco_read(), and with ENOMEM. If it fails, nothing is taken. Does not wait for bytes that
+ * aco_reader_peek() has shown, nor for 0 bytes, which it always finds.
+ */
+int aco_reader_exactly(aco_reader_t *reader, size_t sz, char **bytes);
+
+/*
+ * Shows what comes next, and takes nothing: waits until the buffer holds `sz` bytes, sets `*bytes`
+ * to the first one, and returns how many it holds, which may be more, or at the end of the stream
+ * fewer. Does not wait for 0 bytes. Fails as aco_reader_exactly(), but not with ENODATA.
+ */
+ssize_t aco_reader_peek(aco_reader_t *reader, size_t sz, char **bytes);
+
+/* As aco_read(), but what the buffer holds comes first, alone. Reads much at once past the buffer,
+ * without copying it. */
+ssize_t aco_reader_read(aco_reader_t *reader, void *buf, size_t sz);
+
 /* ==== Between tasks ========================================================================== */
 
 /*

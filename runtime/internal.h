@@ -15,6 +15,7 @@
  *   poll.c    who waits for them, and closing
  *   call.c    how a call waits and is tried again
  *   io.c      input and output; connect.c: connections, sendfile(); net.c: listening and dialling
+ *   reader.c  buffered readers
  *   process.c ends of processes, signals
  *   sync.c    mutexes and similar; chan.c: channels and select
  *   text.c    text without malloc; cfi.c, unwind.c: backtraces; symbols.c: names of places

@@ -21,6 +21,8 @@ static aco_cond_t cond;
 static aco_once_t once;
 static aco_i_watch_t watch;
 static void *word;
+static aco_reader_t reader;
+static char *text;
 
 static void calls_nothing(void)
 {
@@ -153,6 +155,48 @@ static void counts_too_many(void)
     aco_wait_group_add(&wait_group, 1);
 }
 
+static aco_reader_t *prepared(void)
+{
+    aco_reader_init(&reader, STDIN_FILENO, NULL, 0);
+    return &reader;
+}
+
+/* Calls for a reader by which another task reads. */
+typedef enum { FREE, UNTIL, EXACTLY, PEEK, READ } reading_t;
+
+static void *reads(void *arg)
+{
+    aco_reader_peek(&reader, 1, &text);
+    return arg;
+}
+
+static void uses_busy_reader(reading_t reading)
+{
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    aco_reader_init(&reader, ends[0], NULL, 0);
+    aco_go(reads, NULL);
+    aco_yield();
+    switch (reading) {
+    case FREE:
+        aco_reader_free(&reader);
+        break;
+    case UNTIL:
+        aco_reader_until(&reader, "x", 0, &text);
+        break;
+    case EXACTLY:
+        aco_reader_exactly(&reader, 1, &text);
+        break;
+    case PEEK:
+        aco_reader_peek(&reader, 0, &text);
+        break;
+    case READ:
+        aco_reader_read(&reader, &item, 1);
+        break;
+    }
+    _exit(0);
+}
+
 #define CALLS(X)                                                                                   \
     X("aco_chan_send", aco_chan_send(NULL, &item))                                                 \
     X("aco_chan_send", aco_chan_send(chan, NULL))                                                  \
@@ -222,6 +266,23 @@ static void counts_too_many(void)
     X("aco_semaphore_acquire", waits_for(A_SEMAPHORE))                                             \
     X("aco_wait_group_wait", waits_for(A_COUNT))                                                   \
     X("aco_wait_group_add", counts_too_many())                                                     \
+    X("aco_reader_init", aco_reader_init(NULL, 0, NULL, 0))                                        \
+    X("aco_reader_init", aco_reader_init(&reader, 0, &item, 0))                                    \
+    X("aco_reader_free", aco_reader_free(NULL))                                                    \
+    X("aco_reader_free", uses_busy_reader(FREE))                                                   \
+    X("aco_reader_until", aco_reader_until(NULL, "x", 0, &text))                                   \
+    X("aco_reader_until", aco_reader_until(&reader, "x", 0, &text))                                \
+    X("aco_reader_until", uses_busy_reader(UNTIL))                                                 \
+    X("aco_reader_until", aco_reader_until(prepared(), NULL, 0, &text))                            \
+    X("aco_reader_until", aco_reader_until(prepared(), "x", 0, NULL))                              \
+    X("aco_reader_exactly", aco_reader_exactly(&reader, 1, &text))                                 \
+    X("aco_reader_exactly", aco_reader_exactly(prepared(), 1, NULL))                               \
+    X("aco_reader_exactly", uses_busy_reader(EXACTLY))                                             \
+    X("aco_reader_peek", aco_reader_peek(&reader, 1, &text))                                       \
+    X("aco_reader_peek", aco_reader_peek(prepared(), 1, NULL))                                     \
+    X("aco_reader_peek", uses_busy_reader(PEEK))                                                   \
+    X("aco_reader_read", aco_reader_read(&reader, &item, 1))                                       \
+    X("aco_reader_read", uses_busy_reader(READ))                                                   \
     X("aco_stats", aco_stats(NULL))                                                                \
     X("aco_print_metrics", aco_print_metrics(NULL))                                                \
     X("aco_i_spawn_in", aco_i_spawn_in(NULL, NULL, NULL, NULL, NULL))                              \
