@@ -17,7 +17,7 @@
  *   io.c      input and output; connect.c: connections, sendfile(); net.c: listening and dialling
  *   reader.c  buffered readers
  *   process.c ends of processes, signals
- *   sync.c    mutexes and similar; chan.c: channels and select
+ *   sync.c    mutexes and similar; chan.c: channels and select; broadcast.c: broadcasts
  *   text.c    text without malloc; cfi.c, unwind.c: backtraces; symbols.c: names of places
  *   places.c  where tasks are; print.c: the list of them; report.c: that on signals
  *   metrics.c numbers; trace.c, trace_file.c: the trace; profile.c: the profile

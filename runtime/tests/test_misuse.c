@@ -23,6 +23,7 @@ static aco_i_watch_t watch;
 static void *word;
 static aco_reader_t reader;
 static char *text;
+static uint64_t position, beyond = 1;
 
 static void calls_nothing(void)
 {
@@ -197,6 +198,35 @@ static void uses_busy_reader(reading_t reading)
     _exit(0);
 }
 
+static aco_broadcast_t *new_broadcast(void)
+{
+    return aco_broadcast_new(sizeof(item), 1);
+}
+
+static void *receives(void *broadcast)
+{
+    aco_broadcast_recv((aco_broadcast_t *)broadcast, &position, &item);
+    return NULL;
+}
+
+static void frees_broadcast_under_wait(void)
+{
+    aco_broadcast_t *broadcast = new_broadcast();
+    aco_go(receives, broadcast);
+    aco_yield();
+    aco_broadcast_free(broadcast);
+}
+
+/* The receiver has been woken, but has not returned. */
+static void frees_broadcast_under_end(void)
+{
+    aco_broadcast_t *broadcast = new_broadcast();
+    aco_go(receives, broadcast);
+    aco_yield();
+    aco_broadcast_close(broadcast);
+    aco_broadcast_free(broadcast);
+}
+
 #define CALLS(X)                                                                                   \
     X("aco_chan_send", aco_chan_send(NULL, &item))                                                 \
     X("aco_chan_send", aco_chan_send(chan, NULL))                                                  \
@@ -283,6 +313,17 @@ static void uses_busy_reader(reading_t reading)
     X("aco_reader_peek", uses_busy_reader(PEEK))                                                   \
     X("aco_reader_read", aco_reader_read(&reader, &item, 1))                                       \
     X("aco_reader_read", uses_busy_reader(READ))                                                   \
+    X("aco_broadcast_send", aco_broadcast_send(NULL, &item))                                       \
+    X("aco_broadcast_send", aco_broadcast_send(new_broadcast(), NULL))                             \
+    X("aco_broadcast_subscribe", aco_broadcast_subscribe(NULL))                                    \
+    X("aco_broadcast_recv", aco_broadcast_recv(NULL, &position, &item))                            \
+    X("aco_broadcast_recv", aco_broadcast_recv(new_broadcast(), NULL, &item))                      \
+    X("aco_broadcast_recv", aco_broadcast_recv(new_broadcast(), &position, NULL))                  \
+    X("aco_broadcast_recv", aco_broadcast_recv(new_broadcast(), &beyond, &item))                   \
+    X("aco_broadcast_close", aco_broadcast_close(NULL))                                            \
+    X("aco_broadcast_free", aco_broadcast_free(NULL))                                              \
+    X("aco_broadcast_free", frees_broadcast_under_wait())                                          \
+    X("aco_broadcast_free", frees_broadcast_under_end())                                           \
     X("aco_stats", aco_stats(NULL))                                                                \
     X("aco_print_metrics", aco_print_metrics(NULL))                                                \
     X("aco_i_spawn_in", aco_i_spawn_in(NULL, NULL, NULL, NULL, NULL))                              \

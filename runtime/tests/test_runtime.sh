@@ -18,10 +18,10 @@ need_cmocka
 readonly LIBRARY=(runtime/*.c extra/stack_pool/aco_stack_pool.c aco.c acosw.S)
 readonly INCLUDE=(-I. -Iruntime -Iruntime/tests -Iextra/stack_pool)
 
-readonly TESTS=(test_{tasks,groups,shortage,misuse,sync,chan,io,reader,numbers,embed,offload,process,observe})
+readonly TESTS=(test_{tasks,groups,shortage,misuse,sync,chan,broadcast,io,reader,numbers,embed,offload,process,observe})
 # Without cmocka, and with arguments.
 readonly OTHER_TESTS=(random_{tasks,descriptors,threads} test_{kernel,failures,many} faults)
-readonly FOREIGN_TESTS=(test_{tasks,groups,sync,chan,io,reader,embed} random_tasks)
+readonly FOREIGN_TESTS=(test_{tasks,groups,sync,chan,broadcast,io,reader,embed} random_tasks)
 
 # What is built.
 PROGRAMS=("${TESTS[@]}" "${OTHER_TESTS[@]}")

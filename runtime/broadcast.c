@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Broadcasts. The last items that were sent lie in a ring, once for all subscribers. Each of these
+ * counts for itself how far it is; a broadcast knows only those that wait for the next item.
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+struct aco_broadcast_s {
+    lock_t lock;
+    char is_closed;
+    size_t item_sz, capacity;
+    uint64_t ct; /* items that were sent; number n is in place n % capacity */
+    queue_t waiting;
+    size_t ct_waiting; /* calls that have waited, and may not have returned */
+    char items[];
+};
+
+static const char no_broadcast[] = "the broadcast is NULL: pass what aco_broadcast_new() returned";
+
+aco_broadcast_t *aco_broadcast_new(size_t item_sz, size_t capacity)
+{
+    size_t sz;
+    aco_broadcast_t *broadcast = NULL;
+    if (capacity == 0) {
+        errno = EINVAL;
+        return NULL;
+    }
+    if (!__builtin_mul_overflow(item_sz, capacity, &sz) &&
+        !__builtin_add_overflow(sz, sizeof(*broadcast), &sz)) {
+        broadcast = (aco_broadcast_t *)aco_i_allocate(sz);
+    }
+    if (broadcast == NULL) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    memset(broadcast, 0, sizeof(*broadcast));
+    broadcast->item_sz = item_sz;
+    broadcast->capacity = capacity;
+    return broadcast;
+}
+
+void aco_broadcast_free(aco_broadcast_t *broadcast)
+{
+    need(broadcast, "aco_broadcast_free", no_broadcast);
+    lock(&broadcast->lock);
+    size_t ct_waiting = broadcast->ct_waiting;
+    unlock(&broadcast->lock);
+    if (ct_waiting != 0) {
+        aco_i_misuse_of("aco_broadcast_free",
+                        "a task waits for an item: close the broadcast, and let it end");
+    }
+    aco_i_release(broadcast);
+}
+
+static char *place_of(aco_broadcast_t *broadcast, uint64_t number)
+{
+    return broadcast->items + (size_t)(number % broadcast->capacity) * broadcast->item_sz;
+}
+
+/* Wakes all that wait, and releases the lock. */
+static void unlock_and_wake_all(aco_broadcast_t *broadcast)
+{
+    aco_task_t *first = NULL, **link = &first;
+    for (node_t *node; (node = aco_i_claim_first(&broadcast->waiting, WAIT_EVENT)) != NULL;) {
+        *link = node->task;
+        link = &node->task->next;
+    }
+    *link = NULL;
+    unlock(&broadcast->lock);
+    while (first != NULL) {
+        aco_task_t *task = first;
+        first = task->next;
+        aco_i_make_ready(task);
+    }
+}
+
+/* Locks a broadcast that is not closed; -1 with EPIPE if it is. */
+static int lock_open(aco_broadcast_t *broadcast)
+{
+    lock(&broadcast->lock);
+    if (broadcast->is_closed) {
+        unlock(&broadcast->lock);
+        errno = EPIPE;
+        return -1;
+    }
+    return 0;
+}
+
+int aco_broadcast_send(aco_broadcast_t *broadcast, const void *item)
+{
+    need(broadcast, "aco_broadcast_send", no_broadcast);
+    if (broadcast->item_sz != 0) {
+        need(item, "aco_broadcast_send", "the item is NULL: pass where it is");
+    }
+    if (lock_open(broadcast) != 0) {
+        return -1;
+    }
+    if (broadcast->item_sz != 0) {
+        memcpy(place_of(broadcast, broadcast->ct), item, broadcast->item_sz);
+    }
+    broadcast->ct++;
+    unlock_and_wake_all(broadcast);
+    return 0;
+}
+
+int aco_broadcast_close(aco_broadcast_t *broadcast)
+{
+    need(broadcast, "aco_broadcast_close", no_broadcast);
+    if (lock_open(broadcast) != 0) {
+        return -1;
+    }
+    broadcast->is_closed = 1;
+    unlock_and_wake_all(broadcast);
+    return 0;
+}
+
+uint64_t aco_broadcast_subscribe(aco_broadcast_t *broadcast)
+{
+    need(broadcast, "aco_broadcast_subscribe", no_broadcast);
+    lock(&broadcast->lock);
+    uint64_t position = broadcast->ct;
+    unlock(&broadcast->lock);
+    return position;
+}
+
+/* Waits for the next item with the lock held. */
+static outcome_t wait_for_item(aco_broadcast_t *broadcast, aco_task_t *self)
+{
+    self->node.task = self;
+    enqueue(&broadcast->waiting, &self->node);
+    aco_i_open_wait(self, FOR_RECV);
+    broadcast->ct_waiting++;
+    unlock(&broadcast->lock);
+    outcome_t outcome = aco_i_wait(self);
+    lock(&broadcast->lock);
+    broadcast->ct_waiting--;
+    dequeue(&self->node);
+    return outcome;
+}
+
+/* The item at `*position`, which was sent, with the lock held. */
+static int take(aco_broadcast_t *broadcast, uint64_t *position, void *item)
+{
+    if (broadcast->ct - *position > broadcast->capacity) {
+        *position = broadcast->ct - broadcast->capacity;
+        errno = EOVERFLOW;
+        return -1;
+    }
+    if (broadcast->item_sz != 0) {
+        memcpy(item, place_of(broadcast, *position), broadcast->item_sz);
+    }
+    ++*position;
+    return 1;
+}
+
+int aco_broadcast_recv(aco_broadcast_t *broadcast, uint64_t *position, void *item)
+{
+    need(broadcast, "aco_broadcast_recv", no_broadcast);
+    need(position, "aco_broadcast_recv", "there is no position: pass the address of one");
+    if (broadcast->item_sz != 0) {
+        need(item, "aco_broadcast_recv", "the item is NULL: pass where it goes");
+    }
+    lock(&broadcast->lock);
+    if (*position > broadcast->ct) {
+        aco_i_misuse_of("aco_broadcast_recv",
+                        "no item has that position yet: begin with what "
+                        "aco_broadcast_subscribe() returned");
+    }
+    while (*position == broadcast->ct && !broadcast->is_closed) {
+        outcome_t outcome = wait_for_item(broadcast, aco_i_self());
+        if (outcome != WAIT_EVENT) {
+            unlock(&broadcast->lock);
+            return aco_i_result(outcome);
+        }
+    }
+    int result = *position == broadcast->ct ? 0 : take(broadcast, position, item);
+    unlock(&broadcast->lock);
+    return result;
+}
