@@ -1,13 +1,15 @@
-// web.c shows a web server for the files of a folder, with a page that shows its own tasks live.
+// web.c shows a web server for the files of a folder, with a page that shows its own tasks.
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * It speaks HTTP/1.0, one request for each connection. At SIGTERM or SIGINT, it stops listening,
+ * and waits for the clients to end; those that are left after some seconds are cancelled.
+ */
 #include "aco_runtime.h"
-#include "web_page.h"
 
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -17,14 +19,17 @@
 #define SECOND INT64_C(1000000000)
 
 static const char USAGE[] =
-    "usage: web [-d FOLDER] [-t SECONDS] [-h] ADDRESS, such as :8080\n"
+    "usage: web [-d FOLDER] [-t SECONDS] [-e SECONDS] [-h] ADDRESS, such as :8080\n"
     "  -d FOLDER   whose files are served (.)\n"
     "  -t SECONDS  that a client may take for a request and its answer (60)\n"
+    "  -e SECONDS  that clients have to end after SIGTERM (10)\n"
     "  -h          this text\n"
-    "  /tasks shows the tasks of the server, live; /status has them in JSON; /metrics is for\n"
-    "  Prometheus.\n";
+    "  /tasks shows the tasks of the server; /metrics is for Prometheus.\n";
 
-static int64_t patience = 60 * SECOND;
+static int64_t client_limit = 60 * SECOND, end_limit = 10 * SECOND;
+static const char *address;
+static aco_group_t *clients;
+static int listener;
 
 /* ==== Answers ================================================================================ */
 
@@ -45,39 +50,19 @@ static void refuse(int fd, const char *status)
     aco_write_all(fd, "\n", 1);
 }
 
-/* Lines as strings of JSON. */
-static void print_strings(FILE *stream, const char *text)
-{
-    const char *between = "\n    \"";
-    for (; *text != '\0'; text++) {
-        fputs(between, stream);
-        for (between = ""; *text != '\n'; text++) {
-            int is_control = (unsigned char)*text < ' ', is_quoted = *text == '"' || *text == '\\';
-            fprintf(stream, is_control ? "\\u%04x" : is_quoted ? "\\%c" : "%c", *text);
-        }
-        fputs("\"", stream);
-        between = ",\n    \"";
-    }
-}
-
-static void print_status(FILE *stream)
+/* Browsers load it anew each second. Names of tasks and functions need no escapes in HTML. */
+static void print_page(FILE *stream)
 {
     aco_stats_t stats;
-    char *tasks = NULL;
-    size_t sz;
-    FILE *list = open_memstream(&tasks, &sz);
-    if (list == NULL) {
-        err(1, "open_memstream");
-    }
-    aco_print_tasks(list);
-    fclose(list);
     aco_stats(&stats);
-    fprintf(stream, "{\n  \"tasks\": %" PRIu64 ",\n  \"started\": %" PRIu64, stats.ct_tasks,
-            stats.ct_started);
-    fprintf(stream, ",\n  \"switches\": %" PRIu64 ",\n  \"list\": [", stats.ct_switches);
-    print_strings(stream, tasks);
-    fputs("\n  ]\n}\n", stream);
-    free(tasks);
+    fprintf(stream,
+            "<!doctype html>\n<meta charset=utf-8>\n<meta http-equiv=refresh content=1>\n"
+            "<title>Tasks</title>\n<h1>%" PRIu64
+            " tasks</h1>\n"
+            "<p>%" PRIu64 " started, %" PRIu64 " switches</p>\n<pre>\n",
+            stats.ct_tasks, stats.ct_started, stats.ct_switches);
+    aco_print_tasks(stream);
+    fputs("</pre>\n", stream);
 }
 
 /* What a function prints. */
@@ -94,12 +79,6 @@ static void send_printed(int fd, void (*print)(FILE *), const char *type)
     send_head(fd, "200 OK", type, (int64_t)sz);
     aco_write_all(fd, page, sz);
     free(page);
-}
-
-static void send_tasks_page(int fd)
-{
-    send_head(fd, "200 OK", "text/html", (int64_t)sizeof(TASKS_PAGE) - 1);
-    aco_write_all(fd, TASKS_PAGE, sizeof(TASKS_PAGE) - 1);
 }
 
 static const char *type_of(const char *path)
@@ -153,34 +132,15 @@ static void send_file(int fd, const char *path)
 
 /* ==== Requests =============================================================================== */
 
-/* Reads until the empty line that ends the head. Returns 0 if none comes. */
-static int read_request(int fd, char *request)
+static void answer(int fd, const char *request)
 {
-    size_t sz = 0;
-    do {
-        ssize_t got = aco_read(fd, request + sz, REQUEST_SZ - 1 - sz);
-        if (got <= 0) {
-            return 0;
-        }
-        request[sz += (size_t)got] = '\0';
-    } while (strstr(request, "\r\n\r\n") == NULL);
-    return 1;
-}
-
-static void answer(int fd)
-{
-    char request[REQUEST_SZ], method[16], path[1024];
-    if (!read_request(fd, request)) {
-        return;
-    }
+    char method[16], path[1024];
     if (sscanf(request, "%15[A-Z] %1023[^ ?\r\n]", method, path) != 2 || path[0] != '/') {
         refuse(fd, "400 Bad Request");
     } else if (strcmp(method, "GET") != 0) {
         refuse(fd, "405 Method Not Allowed");
     } else if (strcmp(path, "/tasks") == 0) {
-        send_tasks_page(fd);
-    } else if (strcmp(path, "/status") == 0) {
-        send_printed(fd, print_status, "application/json");
+        send_printed(fd, print_page, "text/html; charset=utf-8");
     } else if (strcmp(path, "/metrics") == 0) {
         send_printed(fd, aco_print_metrics, "text/plain; version=0.0.4");
     } else {
@@ -188,43 +148,91 @@ static void answer(int fd)
     }
 }
 
+/* Takes the head of a request up to the empty line, and answers it. */
+static void serve_request(int fd)
+{
+    char buffer[REQUEST_SZ], *request;
+    aco_reader_t reader;
+    aco_reader_init(&reader, fd, buffer, sizeof(buffer));
+    ssize_t sz = aco_reader_until(&reader, "\r\n\r\n", sizeof(buffer), &request);
+    if (sz > 0) {
+        request[sz - 1] = '\0';
+        answer(fd, request);
+    } else if (sz < 0 && errno == EMSGSIZE) {
+        refuse(fd, "431 Request Header Fields Too Large");
+    }
+}
+
 static void *serve(void *arg)
 {
     int fd = (int)(intptr_t)arg;
-    aco_within(patience)
+    aco_within(client_limit)
     {
-        answer(fd);
+        serve_request(fd);
     }
     aco_close(fd);
     return NULL;
 }
 
-static void *accept_all(void *address)
+/* ==== The server ============================================================================= */
+
+static void *accept_all(void *arg)
 {
-    static const aco_task_options_t options = {.name = "client"};
-    int listener = aco_listen("tcp", (const char *)address);
-    if (listener < 0) {
-        err(1, "%s", (const char *)address);
-    }
+    aco_task_options_t options = {.name = "client", .group = clients};
     for (;;) {
         int fd = aco_accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-        if (fd < 0 || aco_go_with(&options, serve, (void *)(intptr_t)fd, NULL) != 0) {
-            warn("a client has to wait");
-            aco_close(fd);
-            aco_sleep(SECOND / 10);
+        if (fd >= 0 && aco_go_with(&options, serve, (void *)(intptr_t)fd, NULL) == 0) {
+            continue;
+        }
+        if (errno == ECANCELED) {
+            return arg;
+        }
+        warn("a client has to wait");
+        aco_close(fd);
+        aco_sleep(SECOND / 10);
+    }
+}
+
+static void *run(void *arg)
+{
+    const sigset_t *signals = (const sigset_t *)arg;
+    aco_group_t *listening = aco_group_new();
+    clients = aco_group_new();
+    listener = aco_listen("tcp", address);
+    if (listener < 0 || listening == NULL || clients == NULL ||
+        aco_group_go(listening, accept_all, NULL) != 0) {
+        err(1, "%s", address);
+    }
+    aco_wait_signal(signals, NULL);
+    pthread_sigmask(SIG_UNBLOCK, signals, NULL); /* a second one ends the process at once */
+    aco_group_cancel(listening);
+    aco_group_join(listening);
+    aco_close(listener);
+    aco_within(end_limit)
+    {
+        if (aco_group_join(clients) != 0) {
+            warnx("clients were cut off");
         }
     }
+    return NULL;
+}
+
+static int64_t seconds(const char *text)
+{
+    return (int64_t)(atof(text) * (double)SECOND);
 }
 
 int main(int argc, char **argv)
 {
     int option;
     const char *folder = ".";
-    while ((option = getopt(argc, argv, "d:t:h")) != -1) {
+    while ((option = getopt(argc, argv, "d:t:e:h")) != -1) {
         if (option == 'd') {
             folder = optarg;
         } else if (option == 't') {
-            patience = (int64_t)(atof(optarg) * (double)SECOND);
+            client_limit = seconds(optarg);
+        } else if (option == 'e') {
+            end_limit = seconds(optarg);
         } else {
             break;
         }
@@ -233,10 +241,18 @@ int main(int argc, char **argv)
         fputs(USAGE, option == 'h' ? stdout : stderr);
         return option == 'h' ? 0 : 2;
     }
+    address = argv[optind];
     if (chdir(folder) != 0) {
         err(1, "%s", folder);
     }
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &signals, NULL); /* before there are threads */
     signal(SIGPIPE, SIG_IGN);
-    aco_run(NULL, accept_all, argv[optind], NULL);
-    err(1, "aco_run");
+    if (aco_run(NULL, run, &signals, NULL) != 0) {
+        err(1, "aco_run");
+    }
+    return 0;
 }
