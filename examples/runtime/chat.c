@@ -1,163 +1,161 @@
-// chat.c shows a chat server: a task that owns the room, and channels to and from it.
+// chat.c shows a chat server: a broadcast is the room, and slow clients delay nobody.
 // SPDX-License-Identifier: Apache-2.0
+/*
+ * Each client is a task, which reads its lines and sends them to the room, and another one, which
+ * writes those of the others to it. The room keeps the last lines; a client that is slower than
+ * that is told how many it has missed.
+ */
 #include "aco_runtime.h"
 
 #include <err.h>
-#include <signal.h>
+#include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define NAME_SZ 32  /* bytes, with a NUL */
-#define TEXT_SZ 200 /* of a line that a client sends */
-#define LINE_SZ 256 /* of one that it gets: name, verb and text */
-#define BACKLOG 64  /* lines that a client may be behind; it misses those after */
+#define SECOND INT64_C(1000000000)
+#define NAME_SZ 32   /* bytes, with a NUL */
+#define TEXT_SZ 200  /* of a line that a client sends, with its end */
+#define LINE_SZ 256  /* of one that it gets: name, verb and text */
+#define CT_LINES 256 /* that a client may be behind */
 
 static const char USAGE[] =
     "usage: chat [-h] ADDRESS, such as :7000\n"
     "  Clients send lines, the first one with their name, and get those of the others.\n";
 
-typedef struct client_s {
-    struct client_s *next; /* of those in the room */
-    aco_chan_t *lines;     /* to be written to it */
+typedef struct {
+    uint64_t from; /* the id of the task that reads from a client */
+    char text[LINE_SZ];
+} line_t;
+
+typedef struct {
+    uint64_t id, position; /* in the room */
     int fd;
     char name[NAME_SZ];
-    char text[TEXT_SZ]; /* that was read, and is not yet taken */
-    size_t text_sz;
+    aco_reader_t reader;
 } client_t;
 
-/* What clients tell the room. */
-typedef enum { JOINS, SPEAKS, LEAVES } what_t;
-typedef struct {
-    client_t *from;
-    what_t what;
-    char line[LINE_SZ];
-} event_t;
-
-static aco_chan_t *events;
-
-/* ==== The room =============================================================================== */
-
-static void remove_from(client_t **clients, client_t *gone)
-{
-    while (*clients != gone) {
-        clients = &(*clients)->next;
-    }
-    *clients = gone->next;
-    aco_chan_close(gone->lines);
-}
-
-/* Only this task knows who is there, so that needs no lock. It never waits for a slow client. */
-static void *keep_room(void *arg)
-{
-    client_t *clients = NULL;
-    event_t e;
-    while (aco_chan_recv(events, &e) == 1) {
-        if (e.what == LEAVES) {
-            remove_from(&clients, e.from);
-        }
-        for (client_t *c = clients; c != NULL; c = c->next) {
-            if (c != e.from) {
-                aco_chan_try_send(c->lines, e.line);
-            }
-        }
-        if (e.what == JOINS) {
-            e.from->next = clients;
-            clients = e.from;
-        }
-    }
-    return arg;
-}
+static const char *address;
+static aco_broadcast_t *room;
+static aco_group_t *tasks;
+static int listener;
 
 /* ==== A client =============================================================================== */
 
 static void *write_lines(void *arg)
 {
-    const client_t *c = (const client_t *)arg;
-    char line[LINE_SZ];
-    while (aco_chan_recv(c->lines, line) == 1) {
-        aco_send(c->fd, line, strlen(line), MSG_NOSIGNAL);
-    }
-    return NULL;
-}
-
-/* Takes a line, at most `sz` - 1 bytes of it, without its end. Returns 0 if there is none. */
-static int take_line(client_t *c, char *line, size_t sz)
-{
-    char *end;
-    while ((end = (char *)memchr(c->text, '\n', c->text_sz)) == NULL) {
-        ssize_t got = aco_read(c->fd, c->text + c->text_sz, TEXT_SZ - c->text_sz);
-        if (got <= 0) { /* also if the line is too long */
-            return 0;
+    client_t *c = (client_t *)arg;
+    line_t line;
+    for (;;) {
+        uint64_t position = c->position;
+        int result = aco_broadcast_recv(room, &c->position, &line);
+        if (result < 0 && errno == EOVERFLOW) {
+            line.from = 0;
+            snprintf(line.text, sizeof(line.text), "%" PRIu64 " lines are missing\n",
+                     c->position - position);
+        } else if (result != 1) {
+            return NULL;
         }
-        c->text_sz += (size_t)got;
+        if (line.from != c->id && aco_write_all(c->fd, line.text, strlen(line.text)) < 0) {
+            return NULL;
+        }
     }
-    snprintf(line, sz, "%.*s", (int)strcspn(c->text, "\r\n"), c->text);
-    c->text_sz -= (size_t)(++end - c->text);
-    memmove(c->text, end, c->text_sz);
-    return 1;
 }
 
-/* Tells the room, and with it the others, "NAME, verb, object". */
-static void tell(client_t *c, what_t what, const char *verb, const char *object)
+/* The next line, without its end; NULL: none comes, or it is too long. */
+static char *take_line(client_t *c)
 {
-    event_t e = {.from = c, .what = what};
-    snprintf(e.line, sizeof(e.line) - 1, "%s%s%s", c->name, verb, object);
-    strcat(e.line, "\n");
-    aco_chan_send(events, &e);
+    char *text;
+    ssize_t sz = aco_reader_until(&c->reader, "\n", TEXT_SZ, &text);
+    if (sz <= 0) {
+        return NULL;
+    }
+    text[sz - 1] = '\0';
+    text[strcspn(text, "\r")] = '\0';
+    return text;
+}
+
+/* Tells the room "NAME, verb, object". */
+static void tell(const client_t *c, const char *verb, const char *object)
+{
+    line_t line = {.from = c->id};
+    snprintf(line.text, sizeof(line.text), "%s%s%s\n", c->name, verb, object);
+    aco_broadcast_send(room, &line);
 }
 
 static void talk(client_t *c)
 {
-    char text[TEXT_SZ];
-    tell(c, JOINS, " joins", "");
-    while (take_line(c, text, sizeof(text))) {
-        tell(c, SPEAKS, ": ", text);
+    const char *text;
+    aco_group_t *writer = aco_group_new();
+    c->position = aco_broadcast_subscribe(room);
+    if (writer == NULL || aco_group_go(writer, write_lines, c) != 0) {
+        if (errno != ECANCELED) {
+            warn("%s can not join", c->name);
+        }
+    } else {
+        tell(c, " joins", "");
+        while ((text = take_line(c)) != NULL) {
+            tell(c, ": ", text);
+            aco_yield(); /* writers must run even if there is always a line to be read */
+        }
+        tell(c, " leaves", "");
     }
-    tell(c, LEAVES, " leaves", "");
+    if (writer != NULL) {
+        aco_group_cancel(writer);
+        aco_group_join(writer);
+    }
 }
 
 static void *serve(void *arg)
 {
-    int fd = (int)(intptr_t)arg;
-    client_t *c = (client_t *)calloc(1, sizeof(*c));
-    aco_chan_t *lines = aco_chan_new(LINE_SZ, BACKLOG);
-    if (c != NULL && lines != NULL) {
-        *c = (client_t){.fd = fd, .lines = lines};
-        aco_task_t *writer = aco_spawn(write_lines, c);
-        if (writer != NULL && take_line(c, c->name, sizeof(c->name))) {
-            talk(c);
-        } else {
-            aco_chan_close(lines);
-        }
-        aco_shutdown(fd, SHUT_RDWR); /* ends a send that waits */
-        if (writer != NULL) {
-            aco_join(writer, NULL);
-        }
+    client_t c = {.id = aco_task_id(aco_self()), .fd = (int)(intptr_t)arg};
+    aco_reader_init(&c.reader, c.fd, NULL, TEXT_SZ);
+    const char *name = take_line(&c);
+    if (name != NULL) {
+        snprintf(c.name, sizeof(c.name), "%.*s", NAME_SZ - 1, name);
+        talk(&c);
     }
-    if (lines != NULL) {
-        aco_chan_free(lines);
-    }
-    free(c);
-    aco_close(fd);
+    aco_reader_free(&c.reader);
+    aco_close(c.fd);
     return NULL;
 }
 
-static void *accept_all(void *address)
+/* ==== The server ============================================================================= */
+
+static void *accept_all(void *arg)
 {
-    int listener = aco_listen("tcp", (const char *)address);
-    events = aco_chan_new(sizeof(event_t), 0);
-    if (listener < 0 || events == NULL || aco_go(keep_room, NULL) != 0) {
-        err(1, "%s", (const char *)address);
-    }
     for (;;) {
         int fd = aco_accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-        if (fd < 0 || aco_go(serve, (void *)(intptr_t)fd) != 0) {
-            warn("a client has to wait");
-            aco_close(fd);
-            aco_sleep(100000000);
+        if (fd >= 0 && aco_group_go(tasks, serve, (void *)(intptr_t)fd) == 0) {
+            continue;
         }
+        if (errno == ECANCELED) {
+            aco_close(fd);
+            return arg;
+        }
+        warn("a client has to wait");
+        aco_close(fd);
+        aco_sleep(SECOND / 10);
     }
+}
+
+/* At a signal, all tasks are cancelled: clients have nothing that is to be finished. */
+static void *run(void *signals)
+{
+    listener = aco_listen("tcp", address);
+    room = aco_broadcast_new(sizeof(line_t), CT_LINES);
+    tasks = aco_group_new();
+    if (listener < 0 || room == NULL || tasks == NULL ||
+        aco_group_go(tasks, accept_all, NULL) != 0) {
+        err(1, "%s", address);
+    }
+    aco_wait_signal((const sigset_t *)signals, NULL);
+    aco_group_cancel(tasks);
+    aco_group_join(tasks);
+    aco_broadcast_free(room);
+    aco_close(listener);
+    return NULL;
 }
 
 int main(int argc, char **argv)
@@ -167,6 +165,15 @@ int main(int argc, char **argv)
         fputs(USAGE, option == 'h' ? stdout : stderr);
         return option == 'h' ? 0 : 2;
     }
-    aco_run(NULL, accept_all, argv[1], NULL);
-    err(1, "aco_run");
+    address = argv[1];
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &signals, NULL); /* before there are threads */
+    signal(SIGPIPE, SIG_IGN);
+    if (aco_run(NULL, run, &signals, NULL) != 0) {
+        err(1, "aco_run");
+    }
+    return 0;
 }

@@ -288,6 +288,49 @@ check_chat() {
     hears 3 'bob joins'
     exec 3>&- 4>&-
     await_descriptors "$before"
+    connect 3
+    printf 'ann\n' >&3
+    kill "${SERVERS[-1]}"
+    timeout 10 cat <&3 || fail "$WHAT: the chat does not end"
+    exec 3>&-
+    ends 0
+    [[ ! -s $TMP/chat.said ]] || fail "$WHAT: chat says: $(<"$TMP/chat.said")"
+}
+
+# A client that reads nothing delays nobody, and is told what it has missed.
+check_slow_client() {
+    local reader writer i
+    start chat ADDRESS
+    connect 3
+    printf 'ann\n' >&3
+    connect 4
+    printf 'bob\n' >&4
+    hears 3 'bob joins'
+    connect 5
+    printf 'eve\n' >&5
+    hears 3 'eve joins'
+    hears 4 'eve joins' # closing with bytes unread would drop what was sent
+    for ((i = 0; i < 60000; i++)); do
+        printf '%0190d\n' "$i"
+    done >&4 &
+    writer=$!
+    exec 4>&-
+    timeout 60 sed '/^bob leaves$/q' <&5 >"$TMP/heard" || fail "$WHAT: a slow client is waited for"
+    demand "$TMP/heard" '^bob leaves$'
+    wait "$writer"
+    exec 5>&-
+    timeout 60 cat <&3 >"$TMP/heard" &
+    reader=$!
+    for _ in {1..500}; do
+        ! grep -q '^eve leaves' "$TMP/heard" || break
+        sleep 0.02
+    done
+    exec 3>&-
+    kill "$reader"
+    wait "$reader" 2>/dev/null || true
+    demand "$TMP/heard" '^[1-9][0-9]* lines are missing$'
+    i=$(awk '/ lines are missing$/ { ct += $1 - 1 } END { print NR + ct }' "$TMP/heard")
+    ((i == 60002)) || fail "$WHAT: $i lines were heard, or counted, instead of 60002"
     stop chat
 }
 
@@ -447,6 +490,7 @@ check() {
     check_half_closed
     check_ends
     check_chat
+    check_slow_client
     check_web
     check_download
     check_outputs
