@@ -45,6 +45,16 @@ static inline int is_in_task(void)
  * own. */
 HIDDEN int aco_i_is_in_child(void);
 
+/* The linker keeps it under --gc-sections. By the bounds of its section alone, lld would not. */
+#if defined(__has_attribute)
+#if __has_attribute(retain)
+#define RETAIN __attribute__((retain))
+#endif
+#endif
+#ifndef RETAIN
+#define RETAIN
+#endif
+
 /* A hook. The section "aco_hooks" is an array of them, in which hooks.c finds all. */
 typedef struct {
     const char *name;
@@ -53,7 +63,7 @@ typedef struct {
 } hook_t;
 
 #define HOOK_ENTRY(name, real)                                                                     \
-    static hook_t entry_##name __attribute__((                                                     \
+    static RETAIN hook_t entry_##name __attribute__((                                              \
         used, section("aco_hooks"), aligned(sizeof(void *)))) = {#name, (void *)hook_##name, real}
 
 /* Of functions that TSan calls while it starts. */
