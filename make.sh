@@ -35,6 +35,8 @@ readonly USAGE="usage: ./make.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] 
   LDFLAGS         more options to link the shared libraries with
   PREFIX          where to install (/usr/local); LIBDIR: where the libraries (lib, in PREFIX)
   DESTDIR         what to put before these names, for packagers
+  RUNPATH         where the shared libraries look for each other first (\$ORIGIN, the directory that
+                  they are in); empty: only where the system does
 
 A variant is output/NAME..[m32.]{no_valgrind|valgrind}.{standaloneFPUenv|shareFPUenv}
 or output/NAME..{arm64|riscv64|arm|thumb}.no_valgrind.{standaloneFPUenv|shareFPUenv};
@@ -59,7 +61,7 @@ readonly FOREIGN=(
 readonly FOREIGN_FLAGS=(-fasynchronous-unwind-tables -Wno-unused-command-line-argument)
 readonly PROGRAMS=(test_aco_synopsis test_aco_tutorial_{0..6} test_aco_benchmark)
 readonly OUTPUT=output CMOCKA=output/cmocka-1.1.7
-: "${CC:=gcc}" "${CXX:=g++}"
+: "${CC:=gcc}" "${CXX:=g++}" "${RUNPATH=\$ORIGIN}"
 read -r -a COMPILER <<< "$CC"
 read -r -a CXX_COMPILER <<< "$CXX"
 read -r -a EXTRA_FLAGS <<< "${CFLAGS:-}"
@@ -267,7 +269,8 @@ make_default_libraries() {
 
 # make_layer NAME SOURCE... -- OPTION...: libNAME.a, and libNAME.so linked with these options.
 make_layer() {
-    local name=$1 source object compile objects=()
+    local name=$1 source object compile objects=() options=(-pthread)
+    [[ -z $RUNPATH ]] || options+=("-Wl,--enable-new-dtags,-rpath,$RUNPATH")
     shift
     while [[ $1 != -- ]]; do
         source=$1
@@ -283,7 +286,7 @@ make_layer() {
     shift
     finish_targets
     make_target "$OUTPUT/lib$name.a" "${objects[@]}" -- ar rcs "$OUTPUT/lib$name.a" "${objects[@]}"
-    make_shared "$name" "${objects[@]}" -- "$@" -pthread
+    make_shared "$name" "${objects[@]}" -- "$@" "${options[@]}"
     finish_targets
 }
 

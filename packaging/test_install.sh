@@ -54,9 +54,13 @@ if [[ $RUNTIME == ON ]]; then
         check_runtime "pkg-config --static aco-runtime" -static "${tasks[@]}"
     fi
     read -ra tasks < <(PACKAGE=aco-compat pkg "$prefix/lib" --cflags --libs)
-    check_compat "pkg-config aco-compat" "$prefix/lib" "${tasks[@]}"
+    check_compat "pkg-config aco-compat" "" "${tasks[@]}" -Wl,-rpath,"$prefix/lib"
     read -ra hooks < <(PACKAGE=aco-hooks pkg "$prefix/lib" --cflags --libs)
     check_hooks "pkg-config aco-hooks" "${hooks[@]}" -Wl,-rpath,"$prefix/lib"
+    for layer in runtime hooks compat; do
+        [[ $(readelf -d "$prefix/lib/libaco_$layer.so") == *RUNPATH*"[\$ORIGIN]"* ]] ||
+            fail "libaco_$layer.so does not find the others beside it"
+    done
     grep -qx "ACO_RUNTIME_${VERSION%%.*} {" packaging/libaco_runtime.map ||
         fail "libaco_runtime.map is not of version ${VERSION%%.*}"
     diff <(sed -nE 's/^ +(\w+);/\1/p' packaging/libaco_runtime.map | LC_ALL=C sort) \
