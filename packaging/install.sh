@@ -42,12 +42,12 @@ definitions() {
 fill() {
     local text
     text=$(< "$1")
-    text=${text//@VERSION@/$VERSION}
-    text=${text//@PREFIX@/$PREFIX}
-    text=${text//@LIBDIR@/$LIBDIR}
-    text=${text//@INCLUDEDIR@/$INCLUDEDIR}
-    text=${text//@DEFINITIONS@/$(definitions)}
-    text=${text//@INCLUDEDIR_FROM_CMAKEDIR@/$(realpath -ms --relative-to="$CMAKEDIR" "$INCLUDEDIR")}
+    text=${text//@VERSION@/"$VERSION"}
+    text=${text//@PREFIX@/"$PREFIX"}
+    text=${text//@LIBDIR@/"$LIBDIR"}
+    text=${text//@INCLUDEDIR@/"$INCLUDEDIR"}
+    text=${text//@DEFINITIONS@/"$(definitions)"}
+    text=${text//@INCLUDEDIR_FROM_CMAKEDIR@/"$(realpath -ms --relative-to="$CMAKEDIR" "$INCLUDEDIR")"}
     printf '%s\n' "$text"
 }
 

@@ -168,6 +168,29 @@ must "make.sh uninstall fails when there is nothing" "${elsewhere[@]}" uninstall
 [[ $(cd "$stage" && find . -name 'aco*' -o -name gdb) == "" ]] || fail "directories are left"
 echo "installed below DESTDIR in lib64, and removed"
 
+# ---- Names with blanks ---------------------------------------------------------------------------
+
+blank="$TMP/a prefix & more"
+with_blank=(env PREFIX="$blank" LIBDIR="the libraries" "${MAKE[@]}" -o no-man)
+must "make.sh install fails with blanks in PREFIX" "${with_blank[@]}" install
+for variable in "prefix=" "libdir=/the libraries" "includedir=/include"; do
+    [[ $(pkg "$blank/the libraries" --variable="${variable%%=*}") == "$blank${variable#*=}" ]] ||
+        fail "aco.pc: wrong ${variable%%=*} with blanks"
+done
+# As a shell takes what pkg-config has escaped.
+eval "flags=($(pkg "$blank/the libraries" --cflags --libs))"
+check_consumer "pkg-config, blanks" "${flags[@]}" -Wl,-rpath,"$blank/the libraries"
+if [[ $RUNTIME == ON ]]; then
+    eval "flags=($(PACKAGE=aco-hooks pkg "$blank/the libraries" --cflags --libs))"
+    check_hooks "pkg-config aco-hooks, blanks" "${flags[@]}" -Wl,-rpath,"$blank/the libraries"
+fi
+if have cmake; then
+    check_cmake_consumer "find_package, blanks" -DWAY=find_package \
+        -Daco_DIR="$blank/the libraries/cmake/aco"
+fi
+must "make.sh uninstall fails with blanks in PREFIX" "${with_blank[@]}" uninstall
+[[ $(find "$blank" ! -type d) == "" ]] || fail "make.sh uninstall leaves $(find "$blank" ! -type d)"
+
 # ---- Another configuration -----------------------------------------------------------------------
 
 other=$TMP/other
