@@ -27,6 +27,11 @@ check_cmake_consumer "find_package" "${find_made[@]}" -DWANTED="${VERSION%.*}"
 check_cmake_consumer "find_package, static" "${find_made[@]}" -DACO_USE_STATIC_LIBS=ON
 [[ $(ldd "$TMP/build/user_c") != *libaco* ]] || fail "ACO_USE_STATIC_LIBS: it is shared"
 
+if have pkg-config; then
+    PKG_CONFIG_PATH=$made/lib/pkgconfig check_cmake_consumer "pkg_check_modules" \
+        -DWAY=pkg_check_modules
+fi
+
 configure=(cmake -S "$CONSUMER" -B "$TMP/refused" "${find_made[@]}")
 must_not "find_package finds a version that is not there" "version: $VERSION" \
     "${configure[@]}" -DWANTED=$((${VERSION%%.*} + 1))
@@ -77,6 +82,11 @@ if have pkg-config; then
         read -ra flags < <(PKG_CONFIG_LIBDIR=$(echo "$shared"/lib*/pkgconfig) \
             pkg-config --cflags --libs aco-runtime)
         check_runtime "pkg-config aco-runtime after CMake's installation" "${flags[@]}" \
+            -Wl,-rpath,"$(echo "$shared"/lib*)"
+        # The libraries find each other: none of them is named but this one.
+        read -ra flags < <(PKG_CONFIG_LIBDIR=$(echo "$shared"/lib*/pkgconfig) \
+            pkg-config --cflags --libs aco-hooks)
+        check_hooks "pkg-config aco-hooks after CMake's installation" "${flags[@]}" \
             -Wl,-rpath,"$(echo "$shared"/lib*)"
     fi
 fi

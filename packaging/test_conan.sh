@@ -43,6 +43,9 @@ check() {
         # shellcheck source=/dev/null
         (set +u && . "$made/conanrun.sh" &&
             check_runtime "$what, pkg-config aco-runtime" "${flags[@]}")
+        read -ra flags < <(PKG_CONFIG_LIBDIR=$made pkg-config --cflags --libs aco-hooks)
+        # shellcheck source=/dev/null
+        (set +u && . "$made/conanrun.sh" && check_hooks "$what, pkg-config aco-hooks" "${flags[@]}")
     fi
 }
 

@@ -24,6 +24,8 @@ check_system() {
     check_runtime "apt, pkg-config aco-runtime" "${flags[@]}"
     read -ra flags < <(pkg-config --cflags --libs aco-compat)
     check_compat "apt, pkg-config aco-compat" "" "${flags[@]}"
+    read -ra flags < <(pkg-config --cflags --libs aco-hooks)
+    check_hooks "apt, pkg-config aco-hooks" "${flags[@]}"
     check_cmake_consumer "apt, find_package" -DWAY=find_package
     library=$(readlink -e "$(ldd "$TMP/build/user_c" | awk '/libaco/ { print $3 }')")
     [[ $(dpkg -S "$library") == libaco2* ]] || fail "the program loads $library, not the package's"
@@ -73,6 +75,8 @@ check_unpacked() {
     check_runtime "unpacked, pkg-config aco-runtime" "${flags[@]}" -Wl,-rpath,"$libraries"
     read -ra flags < <(pkg-config --cflags --libs aco-compat)
     check_compat "unpacked, pkg-config aco-compat" "$libraries" "${flags[@]}"
+    read -ra flags < <(pkg-config --cflags --libs aco-hooks)
+    LD_LIBRARY_PATH=$libraries check_hooks "unpacked, pkg-config aco-hooks" "${flags[@]}"
     unset PKG_CONFIG_LIBDIR PKG_CONFIG_SYSROOT_DIR
 }
 

@@ -4,7 +4,7 @@
 # ./make.sh install puts everything where it belongs, whole or below DESTDIR; pkg-config, man and
 # gdb find it there, programs in C and C++ build and run with it, shared and static; what configures
 # the library gets to programs; ./make.sh uninstall leaves nothing. libaco_runtime.so exports what
-# its map lists.
+# its map lists. Hooks are in effect in programs that name none, however they are linked.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -57,6 +57,7 @@ if [[ $RUNTIME == ON ]]; then
     check_compat "pkg-config aco-compat" "" "${tasks[@]}" -Wl,-rpath,"$prefix/lib"
     read -ra hooks < <(PACKAGE=aco-hooks pkg "$prefix/lib" --cflags --libs)
     check_hooks "pkg-config aco-hooks" "${hooks[@]}" -Wl,-rpath,"$prefix/lib"
+    check_unhooked "pkg-config aco-compat" "${tasks[@]}" -Wl,-rpath,"$prefix/lib"
     for layer in runtime hooks compat; do
         [[ $(readelf -d "$prefix/lib/libaco_$layer.so") == *RUNPATH*"[\$ORIGIN]"* ]] ||
             fail "libaco_$layer.so does not find the others beside it"
@@ -68,6 +69,72 @@ if [[ $RUNTIME == ON ]]; then
             sed -nE 's/.* [^A] (\w+).*/\1/p' | LC_ALL=C sort) ||
         fail "libaco_runtime.map (left) and libaco_runtime.so (right) have different names"
 fi
+
+# ---- Hooks that no program names -----------------------------------------------------------------
+
+# check_linkers WHAT OPTION...: the hooks are in effect with each compiler and linker that is here.
+check_linkers() {
+    local what=$1 compiler linker option
+    for compiler in gcc clang; do
+        for linker in bfd gold lld; do
+            for option in -O2 -flto -Wl,--gc-sections; do
+                # lld knows the objects of clang's optimizer alone.
+                [[ "$compiler $linker $option" != "gcc lld -flto" ]] || continue
+                if can_run "$compiler" "-fuse-ld=$linker" "$option"; then
+                    C_COMPILER=("$compiler" "-fuse-ld=$linker" "$option")
+                    check_unhooked "$what, ${C_COMPILER[*]}" "${@:2}"
+                else
+                    echo "$compiler -fuse-ld=$linker $option: not available, not tested"
+                fi
+            done
+        done
+    done
+    read -ra C_COMPILER <<<"$CC"
+    echo "$what: hooks are in effect, whatever the linker"
+}
+
+# block NUMBER: that block of commands in docs/hooks.md.
+block() {
+    awk -v number="$1" '/^```/ { inside = !inside && /^```sh$/; n += inside; next }
+        inside && n == number' docs/hooks.md
+}
+
+# check_printed WHAT COMMAND: a command of docs/hooks.md makes ./program of program.c, which here
+# names no hook and has a library. Others are in the directory $libraries.
+check_printed() {
+    local what="docs/hooks.md, $1" command=${2//program.c/-Wl,--as-needed program.c libblocks.so}
+    must "$what: does not build: $command" env -C "$PROJECT" CPATH="$prefix/include" \
+        PKG_CONFIG_PATH="$libraries/pkgconfig" LIBRARY_PATH="$libraries" \
+        bash -euo pipefail -c "$command"
+    must "$what: fails" env -C "$PROJECT" LD_LIBRARY_PATH="$prefix/lib:." ./program
+    echo "$what: hooks are in effect"
+}
+
+if [[ $RUNTIME == ON ]]; then
+    check_linkers "pkg-config aco-hooks" "${hooks[@]}" -Wl,-rpath,"$prefix/lib"
+    archives=$TMP/archives
+    mkdir "$archives"
+    cp -R "$prefix/lib/pkgconfig" "$prefix"/lib/*.a "$archives"
+    sed -i "s|^libdir=.*|libdir=$archives|" "$archives"/pkgconfig/*.pc
+    read -ra hooks < <(PACKAGE=aco-hooks pkg "$archives" --static --cflags --libs)
+    check_linkers "pkg-config --static aco-hooks, archives" "${hooks[@]}"
+
+    cp "$CONSUMER/unhooked.c" "$PROJECT/program.c"
+    cp "$TMP/libblocks.so" "$PROJECT"
+    libraries=$prefix/lib command=$(block 1)
+    check_printed "sources" "$command"
+    check_printed "sources, optimized by the linker" \
+        "${command/-O2/-O2 -flto -ffunction-sections -Wl,--gc-sections}"
+    by_hand=$(grep -o "\`-Wl,[^\`]*\`" docs/hooks.md | tr -d "\`")
+    for libraries in "$prefix/lib" "$archives"; do
+        command=$(block 2)
+        check_printed "pkg-config, ${libraries##*/}" "${command/ libpq/}"
+        check_printed "by hand, ${libraries##*/}" "gcc -O2 program.c $by_hand -o program"
+    done
+    rm "$PROJECT"/{program{,.c},libblocks.so}
+fi
+
+# ---- Documents, the manual and gdb ---------------------------------------------------------------
 
 # Documents are there, with the pictures that they show, and examples build where they are.
 documents=$prefix/share/doc/aco

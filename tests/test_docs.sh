@@ -37,6 +37,7 @@ declare -A RUN_BY=(
     ["tools/proof/prove.py"]=tools/proof/test_proof.sh
     ["test_proof.sh --all-mutants"]=tools/proof/test_proof.sh
     ["man 7 aco"]=packaging/test_install.sh
+    ["gcc -O2 program.c \$(pkg-config --cflags --libs aco-hooks libpq) -o program"]=packaging/test_install.sh
     ["packaging/build_debian.sh"]=packaging/test_debian.sh
     ["apt install ./output/debian/libaco*.deb"]=packaging/test_debian.sh
     ["conan create packaging/conan"]=packaging/test_conan.sh

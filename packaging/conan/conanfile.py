@@ -92,9 +92,11 @@ class AcoRecipe(ConanFile):
             hooks.libs = ["aco_hooks"]
             hooks.system_libs = ["dl"]
             hooks.requires = ["runtime"]
-            # As the target of CMakeLists.txt, which tells why.
+            # As in aco-hooks.pc.in, which tells why.
+            directory = os.path.join(self.package_folder, "lib")
             hooks.exelinkflags = hooks.sharedlinkflags = [
-                "-Wl,-u,aco_hooks_active", "-Wl,--no-as-needed"]
+                f"-Wl,-L{directory},-u,aco_hooks_active,"
+                "--push-state,--no-as-needed,-laco_hooks,--pop-state"]
         if os.path.exists(os.path.join(self.package_folder, "include", "aco", "compat")):
             compat = self.cpp_info.components["compat"]
             compat.set_property("pkg_config_name", "aco-compat")

@@ -66,7 +66,18 @@ check_compat() {
 # The same with the program for the hooks.
 check_hooks() {
     check_both "$1" hooks.c "${@:2}"
+    check_unhooked "$@"
     echo "$1: a program with hooks builds and runs"
+}
+
+# The same with the program that names no hook, which a linker may therefore leave out.
+check_unhooked() {
+    local what=$1 library=$TMP/libblocks.so program=$TMP/unhooked
+    must "$what: the library does not build" "${C_COMPILER[@]}" -shared -fPIC \
+        "$CONSUMER/library.c" -o "$library"
+    must "$what, unhooked.c: does not build" "${C_COMPILER[@]}" "${C_WARNINGS[@]}" \
+        -Wl,--as-needed "$CONSUMER/unhooked.c" "$library" "${@:2}" -o "$program"
+    must "$what, unhooked.c: fails" "$program"
 }
 
 # Builds the programs by CMake with the options given, and runs them.

@@ -8,10 +8,11 @@
  * clients of databases and the like work in tasks as they are. There is nothing to be called; link
  * with
  *
- *     -laco_hooks -laco_runtime -laco
+ *     -Wl,--push-state,--no-as-needed,-laco_hooks,--pop-state -laco_runtime -laco
  *
  * before other libraries, or start a program that uses libaco_runtime.so with
- * LD_PRELOAD=libaco_hooks.so.
+ * LD_PRELOAD=libaco_hooks.so. Without the options, many linkers leave out a library of which the
+ * program names nothing.
  *
  * Rules
  *   - A call returns what the kernel would have returned, sets errno to the same, and leaves the
