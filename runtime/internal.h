@@ -360,6 +360,7 @@ typedef struct {
     uint64_t ct_switches;
     int64_t processor_time, at;
     int64_t kept;  /* ns for which the task has kept its thread so far */
+    int64_t slept; /* of these, asleep in system calls */
     int is_asleep; /* the thread, in a system call */
 } watched_t;
 

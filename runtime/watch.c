@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The watchdog: a thread that looks at the loops now and then, and tells which task keeps a thread
- * from running others. Loops do nothing for it. What counts is processor time of the thread, and
- * time that it spends asleep in a system call, but not time in which it was ready to run and the
- * machine had no processor for it.
+ * from running others, and what to do about it. Loops do nothing for it. What counts is processor
+ * time of the thread, and time that it spends asleep in a system call, but not time in which it was
+ * ready to run and the machine had no processor for it.
  */
 #include "internal.h"
 
@@ -45,7 +45,21 @@ int aco_i_is_thread_asleep(const loop_t *loop)
     return state != NULL && strncmp(state, ") S", 3) == 0;
 }
 
-static void tell(loop_t *loop, const aco_task_t *task, int64_t kept)
+/* The remedy for a task that has kept its thread: it computes, or has blocked it. */
+static const char *remedy(const watched_t *w)
+{
+    if (w->slept <= w->kept / 2) {
+        return " s: let it yield, or aco_offload() what takes long\n";
+    }
+    if (aco_i_check_hooks == NULL) {
+        return " s, asleep in a system call: make it by an aco_ call, link libaco_hooks so that "
+               "such calls wait as tasks (docs/hooks.md), or aco_offload() it\n";
+    }
+    return " s, asleep in a system call that no hook reaches: make it by an aco_ call, or "
+           "aco_offload() it\n";
+}
+
+static void tell(loop_t *loop, const aco_task_t *task)
 {
     aco_i_text_t text = {.fd = STDERR_FILENO};
     aco_i_place_t place;
@@ -56,8 +70,8 @@ static void tell(loop_t *loop, const aco_task_t *task, int64_t kept)
     aco_i_put_number(&text, __atomic_load_n(&task->id, __ATOMIC_RELAXED), 10);
     aco_i_put_name(&text, task);
     aco_i_put(&text, " has kept its thread for ");
-    aco_i_put_time(&text, kept);
-    aco_i_put(&text, " s: let it yield, or aco_offload() what takes long\n");
+    aco_i_put_time(&text, loop->watched.kept);
+    aco_i_put(&text, remedy(&loop->watched));
     aco_i_put_frames(&text, &place);
     aco_i_flush(&text);
     aco_i_end_places();
@@ -87,12 +101,17 @@ static READS_RACILY void watch_loop(loop_t *loop)
     }
     int64_t ran = time - w->processor_time, passed = now - w->at;
     w->is_asleep = ran < passed / 2 && aco_i_is_thread_asleep(loop);
-    w->kept += was_asleep && w->is_asleep ? passed : ran;
+    if (was_asleep && w->is_asleep) {
+        w->slept += passed;
+        w->kept += passed;
+    } else {
+        w->kept += ran;
+    }
     w->processor_time = time;
     w->at = now;
     if (w->kept >= watch.limit && now - watch.told_at >= SECOND) {
         watch.told_at = now;
-        tell(loop, task, w->kept);
+        tell(loop, task);
     }
 }
 

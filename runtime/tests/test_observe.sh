@@ -139,10 +139,10 @@ tells() {
 check_watch_part() {
     local frames='(    at .*\n)*    at' busy=()
     build watch_sample "${CC%% *}" -O2
-    tells computes 1 "^aco: watchdog: task 2 \"computes\" has kept its thread for 0\.\d+ s: .*\n$frames computes\+" \
+    tells computes 1 "^aco: watchdog: task 2 \"computes\" has kept its thread for 0\.\d+ s: let it yield, or aco_offload\(\) what takes long\n$frames computes\+" \
         'has kept its thread(.*\n)*.*has kept its thread'
     tells child 1 "^aco: watchdog: task \\d+ \"\" has kept its thread for 0\.\d+ s: .*\n$frames computes\+"
-    tells blocks 1 "^aco: watchdog: task 2 \"blocks\" has kept its thread for .*\n$frames blocks\+"
+    tells blocks 1 "^aco: watchdog: task 2 \"blocks\" has kept its thread for 0\.\d+ s, asleep in a system call: make it by an aco_ call, link libaco_hooks, .*\n$frames blocks\+"
     tells holds 1 "^aco: watchdog: a lock is held over a wait, .*\ntask 3 \"\": waits for a mutex .*\n$frames wants\+.*\n  which is held by task 2 \"holds\"\ntask 2 \"holds\": waits for a time .*\n$frames holds\+"
     tells cycle 1 '^aco: watchdog: deadlock: these tasks wait for each other:\n(task|  )' \
         "task 2 \"first\": waits for a mutex .*\n$frames locks_one_first\+.*\n  which is held by task 3 \"second\"\n" \
@@ -186,6 +186,8 @@ check_watch_part() {
     build watch_sample "${CC%% *}" -O2 -Iruntime/hooks runtime/hooks/*.c -ldl
     tells hooked 1 "task 2 \"\": waits for a mutex .*\n$frames locks_normal_first\+.*\n  which is held by task 3 \"\"\n" \
         "task 3 \"\": waits for a mutex .*\n$frames locks_recursive_first\+.*\n  which is held by task 2 \"\"\n"
+    tells blocks_directly 1 "^aco: watchdog: task 2 \"blocks_directly\" has kept its thread for 0\.\d+ s, asleep in a system call that no hook reaches: make it by an aco_ call, or aco_offload\(\) it\n$frames blocks_directly\+"
+    tells computes 1 ' s: let it yield, or aco_offload\(\) what takes long$'
 }
 
 # ==== The trace ===================================================================================
