@@ -1,22 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the results of all machines into files: tables, charts, and what documents quote.
 
-A document has tables between <!-- bench NAME --> and <!-- /bench -->, and ratios between
-<!-- ratio WORKLOAD METRIC: PEER / PEER --> and <!-- /ratio -->. Both are written anew, so that no
-figure differs from what was measured. A ratio is the median of those within rounds; if it differs
-between machines, it is a range."""
+A document has tables between <!-- bench NAME --> and <!-- /bench -->, ratios between
+<!-- ratio WORKLOAD METRIC: PEER / PEER --> and <!-- /ratio -->, and medians between
+<!-- value WORKLOAD METRIC: PEER --> and <!-- /value -->. All are written anew, so that no figure
+differs from what was measured. A ratio is the median of those within rounds; a figure that differs
+between machines is a range."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import charts
 import runtime_group
 import tables
-from model import Results, read_all, two_digits
+from model import Results, number, read_all, two_digits
 from plan import PEERS, ROOT, WORKLOADS, Workload
 
 RESULTS = ROOT / "bench" / "results"
@@ -25,6 +26,7 @@ DOCUMENTS = (ROOT / "README.md", ROOT / "README_zh.md", *sorted((ROOT / "docs").
 
 BLOCK = re.compile(r"(<!-- bench (.+?) -->\n).*?(<!-- /bench -->)", re.DOTALL)
 RATIO = re.compile(r"<!-- ratio (\S+) (\S+): (.+?) / (.+?) -->.*?<!-- /ratio -->", re.DOTALL)
+VALUE = re.compile(r"<!-- value (\S+) (\S+): (.+?) -->.*?<!-- /value -->", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -49,19 +51,26 @@ RUNTIME = Group("runtime", ROOT / "bench" / "runtime", runtime_group.WORKLOADS,
 GROUPS = {group.name: group for group in (CORE, RUNTIME)}
 
 
+def span(found: Iterable[float | None], written: Callable[[float], str]) -> str:
+    """From the least to the greatest of the machines that have such a figure."""
+    figures = sorted(figure for figure in found if figure is not None)
+    return " to ".join(dict.fromkeys(map(written, (figures[0], figures[-1])))) \
+        if figures else "unmeasured"
+
+
 def ratio_text(machines: list[Results], workload: str, metric: str, above: str,
                below: str) -> str:
-    found = [ratio for results in machines
-             if (ratio := results.ratio(workload, metric, above, below)) is not None]
-    if not found:
-        return "unmeasured"
-    low, high = two_digits(min(found)), two_digits(max(found))
-    return low if low == high else f"{low} to {high}"
+    return span((results.ratio(workload, metric, above, below) for results in machines), two_digits)
+
+
+def value_text(machines: list[Results], workload: str, metric: str, title: str) -> str:
+    return span((results.median(title, workload, metric) for results in machines), number)
 
 
 def quote(found: dict[str, list[Results]], document: Path) -> str:
-    """A document, with its tables and ratios as measured. `found` has the machines by group."""
+    """A document, with its tables and figures as measured. `found` has the machines by group."""
     machines = [results for group in GROUPS for results in found[group]]
+    to = "～" if document.name.endswith("_zh.md") else " to "
     made: dict[str, str] = {}
     for group in GROUPS.values():
         made |= group.blocks(found[group.name])
@@ -75,10 +84,15 @@ def quote(found: dict[str, list[Results]], document: Path) -> str:
 
     def ratio(match: re.Match[str]) -> str:
         of = f"{match[1]} {match[2]}: {match[3]} / {match[4]}"
-        value = ratio_text(machines, match[1], match[2], match[3], match[4])
-        return f"<!-- ratio {of} -->{value}<!-- /ratio -->"
+        text = ratio_text(machines, match[1], match[2], match[3], match[4])
+        return f"<!-- ratio {of} -->{text.replace(' to ', to)}<!-- /ratio -->"
 
-    return RATIO.sub(ratio, BLOCK.sub(block, document.read_text()))
+    def value(match: re.Match[str]) -> str:
+        text = value_text(machines, match[1], match[2], match[3])
+        of = f"{match[1]} {match[2]}: {match[3]}"
+        return f"<!-- value {of} -->{text.replace(' to ', to)}<!-- /value -->"
+
+    return VALUE.sub(value, RATIO.sub(ratio, BLOCK.sub(block, document.read_text())))
 
 
 def write_all(folder: Path, images: Path, group: Group = CORE) -> None:

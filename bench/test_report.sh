@@ -31,7 +31,7 @@ for path in README.md README_zh.md docs bench/results img/bench; do
     must "$path is not what bench/results/*.csv make: run bench/run.sh --draw" \
         diff -r "$path" "$PROJECT/$path"
 done
-! grep -rn -e '-->unmeasured<!--' README.md README_zh.md docs || fail "a ratio was not measured"
+! grep -rn -e '-->unmeasured<!--' README.md README_zh.md docs || fail "a figure was not measured"
 echo "tables, charts and quotations are those of the results"
 
 # ---- Which aco was measured ------------------------------------------------------------------------
@@ -95,7 +95,9 @@ stale
 stale
 <!-- /bench -->
 <!-- ratio switch ns: aco pool / C++20 -->stale<!-- /ratio --> times, and
-<!-- ratio switch ns: glibc ucontext / C++20 -->stale<!-- /ratio --> times
+<!-- ratio switch ns: glibc ucontext / C++20 -->stale<!-- /ratio --> times, in
+<!-- value switch ns: C++20 -->stale<!-- /value --> ns, and
+<!-- value suspended bytes: aco share stack -->stale<!-- /value --> bytes
 END
 cp "$TMP/some.md" "$PROJECT/docs/some.md"
 cp "$TMP/some.md" "$PROJECT/README_zh.md"
@@ -107,8 +109,11 @@ for document in docs/some.md README_zh.md; do
         fail "the headline table of $document does not have both machines"
     [[ $text == *"- **$first**"*"- **second-machine**"*"Second Machine, 4 "* ]] ||
         fail "$document does not tell what the machines are"
-    [[ $text =~ C\+\+20\ --\>([0-9.]+)\ to\ ([0-9.]+)\<.*C\+\+20\ --\>[0-9.]+\< ]] ||
+    to=$([[ $document == *_zh.md ]] && echo ～ || echo ' to ')
+    [[ $text =~ /\ C\+\+20\ --\>[0-9.]+"$to"[0-9.]+\<.*/\ C\+\+20\ --\>[0-9.]+\< ]] ||
         fail "ratios in $document are not those of both machines"
+    [[ $text =~ ns:\ C\+\+20\ --\>([0-9.]+)"$to"([0-9.]+)\<.*stack\ --\>192"$to"768\< ]] ||
+        fail "values in $document are not those of both machines"
 done
 [[ $(<"$PROJECT/README_zh.md") == *"对比项"*"测于提交"* ]] || fail "README_zh.md is not Chinese"
 for line in '## Resume and yield' '**second-machine**' '| libcopp v2 | 60.0 | '; do
