@@ -100,15 +100,9 @@ build_runtime() {
     ar rc "$TMP/libaco_runtime.a" "$TMP"/runtime/*.o
 }
 
-# Completes a program of docs/runtime.md or docs/cpp.md, as that document says; others are complete.
-# Servers get a port that is free.
+# Completes a program of docs/cpp.md, as that document says; others are complete.
 complete() {
-    if [[ $document == */runtime.md ]]; then
-        printf '#include %s\n' '"aco_runtime.h"' '<errno.h>' '<string.h>' '<unistd.h>'
-        cat "$1"
-        grep -q '^int main' "$1" ||
-            echo 'int main(void) { return aco_run(NULL, first, NULL, NULL); }'
-    elif [[ $document == */cpp.md ]]; then
+    if [[ $document == */cpp.md ]]; then
         printf '#include %s\n' '<utility>'
         grep -q boost "$1" || printf '#include %s\n' '"aco.hpp"'
         printf '#include <%s>\n' cstdio memory optional shared_mutex stdexcept string vector
