@@ -90,10 +90,10 @@ class Results:
         now = sources()
         return self.machine.get("sources") == now or f"{NOTE} {now}" in self.machine
 
-    def notes(self, start: str = " Changed since: ", end: str = ".") -> str:
+    def notes(self) -> str:
         """A sentence that tells why the figures stand for sources of now, if they need one."""
         found = [words for key, words in self.machine.items() if key.startswith(NOTE)]
-        return start + "; ".join(found) + end if found else ""
+        return f" Changed since: {'; '.join(found)}." if found else ""
 
     def is_stackful(self, title: str) -> bool:
         return "stackful" in self.kinds[title]

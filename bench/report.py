@@ -74,8 +74,6 @@ def quote(found: dict[str, list[Results]], document: Path) -> str:
     made: dict[str, str] = {}
     for group in GROUPS.values():
         made |= group.blocks(found[group.name])
-    if document.name.endswith("_zh.md"):
-        made |= tables.chinese_blocks(found[CORE.name])
 
     def block(match: re.Match[str]) -> str:
         if match[2] not in made:

@@ -65,15 +65,6 @@ RATED = {
     COPYING: SHARE + LIVE,
 }
 
-CHINESE_HEADS = {
-    "peer": "对比项",
-    "resume + yield, ns": "resume + yield，ns",
-    "four calls deep": "四层调用深处",
-    "create, run, destroy, ns": "创建、运行、销毁，ns",
-    "switch 30,000 × 64 KB, ns": "轮流切换 30,000 × 64 KB，ns",
-    "Skynet nested, ms": "Skynet（嵌套），ms",
-}
-
 
 def markdown(head: list[str], rows: list[list[str]]) -> str:
     lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
@@ -178,10 +169,6 @@ LEGEND = (
     f"place in memory in each round. **Bold** is the first of the stackful peers, and each other "
     f"one if the middle halves of their rounds overlap. One build of aco takes part in this: "
     f"*{label(POOL)}*, or *{label(COPYING)}* where frames are copied.")
-CHINESE_LEGEND = (
-    f"数值为各轮的中位数，括号内为范围；C、C++ 和 Rust 程序每轮在内存中的位置不同。"
-    f"**粗体**为有栈协程中的第一名，以及各轮中间一半与其重叠者；"
-    f"aco 仅以 *{label(POOL)}* 参与，复制栈帧时则为 *{label(COPYING)}*。")
 
 
 def machine_text(machines: list[Results]) -> str:
@@ -190,14 +177,6 @@ def machine_text(machines: list[Results]) -> str:
              + results.notes()
              for results in machines]
     return "\n".join([*lines, "", LEGEND])
-
-
-def chinese_machine_text(machines: list[Results]) -> str:
-    lines = [f"- **{results.name}**：{results.machine['machine'].replace(' cores', ' 核')}；"
-             f"{results.machine['compiler']}；{results.machine['date']} 测于提交 "
-             f"{results.machine['commit']}。" + results.notes("此后的改动：", "。")
-             for results in machines]
-    return "\n".join([*lines, "", CHINESE_LEGEND])
 
 
 def published_text() -> str:
@@ -233,18 +212,6 @@ def blocks(machines: list[Results]) -> dict[str, str]:
     made["builds"] = each(machines, builds)
     made["published"] = published_text()
     return made
-
-
-def chinese_blocks(machines: list[Results]) -> dict[str, str]:
-    """Those of README_zh.md. The names of peers stay as they are."""
-    def translate(line: str) -> str:
-        if not line.startswith("| peer |"):
-            return line
-        return f"| {' | '.join(CHINESE_HEADS[cell] for cell in line.strip('| ').split(' | '))} |"
-
-    made = blocks(machines)
-    return {"machine": chinese_machine_text(machines), "builds": made["builds"],
-            "headline": "\n".join(map(translate, made["headline"].split("\n")))}
 
 
 def page(machines: list[Results]) -> str:

@@ -115,7 +115,6 @@ for document in docs/some.md README_zh.md; do
     [[ $text =~ ns:\ C\+\+20\ --\>([0-9.]+)"$to"([0-9.]+)\<.*stack\ --\>192"$to"768\< ]] ||
         fail "values in $document are not those of both machines"
 done
-[[ $(<"$PROJECT/README_zh.md") == *"对比项"*"测于提交"* ]] || fail "README_zh.md is not Chinese"
 for line in '## Resume and yield' '**second-machine**' '| libcopp v2 | 60.0 | '; do
     [[ $(<"$PROJECT/bench/results/tables.md") == *"$line"* ]] || fail "tables.md does not have $line"
 done

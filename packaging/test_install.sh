@@ -136,14 +136,15 @@ fi
 
 # ---- Documents, the manual and gdb ---------------------------------------------------------------
 
-# Documents are there, with the pictures that they show, and examples build where they are.
+# Documents are there, with what the README shows and links to, and examples build where they are.
 documents=$prefix/share/doc/aco
 for file in README.md docs/howto.md examples/README.md; do
     [[ -s $documents/$file ]] || fail "$file is not installed"
 done
-while IFS= read -r picture; do
-    [[ -s $documents/$picture ]] || fail "README.md shows $picture, which is not installed"
-done < <(grep -oE 'img/[a-z0-9_/]+\.svg' README.md)
+# shellcheck disable=SC2016 # the backticks are those of Markdown
+while IFS= read -r link; do
+    [[ -s $documents/$link ]] || fail "README.md links to $link, which is not installed"
+done < <(sed '/^```/,/^```/d' README.md | grep -oE '\]\([^)#]+' | sed 's/^](//')
 check_example() {
     must "$1 does not build where it is installed" env -C "$documents/examples" "${C_COMPILER[@]}" \
         "$@" "${shared[@]}" -Wl,-rpath,"$prefix/lib" -o "$TMP/example"

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What the documents show is so: every program in them compiles and prints the text that follows it,
-# every command runs, in blocks and in sentences, every link leads somewhere, and the two READMEs
-# tell the same.
+# every command runs, in blocks and in sentences, every link leads somewhere, the README is short and
+# begins with the runtime, and the two READMEs say the same.
 # shellcheck source=tests/harness.sh
 source "$(dirname "${BASH_SOURCE[0]}")/harness.sh"
 need_libraries
@@ -21,20 +21,18 @@ PYTHON=/usr/bin/python3
 declare -A RUN_BY=(
     ["./make.sh -i run"]=.ci/run
     ["./make.sh -i"]=.ci/run
-    ["./make.sh run"]=.ci/run
     ["./make.sh"]=tests/test_runner.sh
     ["./make.sh library"]=tests/test_runner.sh
     ["./test.sh"]=tests/test_runner.sh
     ["./test.sh -i"]=.ci/run
+    ["./test.sh -i all"]=tests/test_runner.sh
     ["./test.sh NAME"]=tests/test_runner.sh
     ["./test.sh quick"]=tests/test_runner.sh
-    ["./test.sh loop"]=tests/test_runner.sh
     ["bench/run.sh"]=bench/test_bench.sh
     ["bench/run.sh -i"]=bench/test_bench.sh
     ["bench/run.sh --check --only FILE"]=bench/test_bench.sh
     ["bench/run.sh --group runtime"]=bench/test_servers.sh
     ["img/draw.py"]=tests/test_pictures.sh
-    ["tools/proof/prove.py"]=tools/proof/test_proof.sh
     ["test_proof.sh --all-mutants"]=tools/proof/test_proof.sh
     ["man 7 aco"]=packaging/test_install.sh
     ["gcc -O2 program.c \$(pkg-config --cflags --libs aco-hooks libpq) -o program"]=packaging/test_install.sh
@@ -272,8 +270,8 @@ END
 }
 
 # try_commands FILE [ASSIGNMENT...]: runs the commands, those of a block or one of a sentence, in a
-# copy of the tree, in which your_program.c and program.c are the synopsis; those of a project to
-# copy, in its folder.
+# copy of the tree, in which server.c is the server of the README, and your_program.c and program.c are
+# its coroutine; those of a project to copy, in its folder.
 try_commands() {
     local line command tests script=$TMP/script directory=$TMP/tree
     [[ ! -f ${document%/*}/Makefile ]] || directory+=/${document%/*}
@@ -298,7 +296,7 @@ try_commands() {
 
 # The headings of a file, as links name them.
 anchors() {
-    sed -n 's/^##* //p' "$1" | tr '[:upper:] ' '[:lower:]-' | tr -d '.,:`()?'
+    sed -n 's/^##* //p' "$1" | tr '[:upper:] ' '[:lower:]-' | tr -d '.,:`()?+'
 }
 
 # Links to files that are not there, and to headings that are not there.
@@ -357,9 +355,11 @@ mkdir "$TMP/tree"
 tar -c --exclude=./output --exclude=./.git . | tar -x -C "$TMP/tree"
 mkdir -p "$TMP/tree/output"
 blocks README.md "$TMP/readme"
-synopsis=("$TMP"/readme/*.c)
-cp "${synopsis[0]}" "$TMP/tree/your_program.c"
-cp "${synopsis[0]}" "$TMP/tree/program.c"
+synopses=("$TMP"/readme/*.c)
+cp "${synopses[0]}" "$TMP/tree/server.c"
+cp "${synopses[1]}" "$TMP/tree/your_program.c"
+cp "${synopses[1]}" "$TMP/tree/program.c"
+printf '#include "aco.hpp"\nint main() { return aco::run([] { return 0; }); }\n' >"$TMP/tree/program.cc"
 
 build_runtime
 PORT=$("$PYTHON" -c 'import socket; print(socket.create_server(("", 0)).getsockname()[1])')
@@ -419,7 +419,18 @@ for command in "${!RUN_BY[@]}"; do
     [[ -n ${TRIED["$command"]:-} ]] || fail "no document has the command $command of RUN_BY"
 done
 
+# A newcomer reads the README in minutes: what aco is, with the runtime, fits on the first screen.
+check_length() {
+    local lines figures
+    lines=$(wc -l <README.md)
+    figures=$(grep -cE '<!-- (ratio|value) ' README.md)
+    ((lines <= 170)) || fail "README.md has $lines lines: 170 are enough, the rest belongs in docs/"
+    ((figures <= 6)) || fail "README.md has $figures measured figures: 6 are enough"
+    [[ $(head -n 30 README.md) == *'*runtime*'*'"aco_runtime.h"'*'aco_read('* ]] ||
+        fail "the first 30 lines of README.md don't show the runtime"
+}
+check_length
 shape README.md README_zh.md >"$TMP/english"
 shape README_zh.md README.md >"$TMP/chinese"
-diff -u "$TMP/english" "$TMP/chinese" || fail "the READMEs tell different things"
+diff -u "$TMP/english" "$TMP/chinese" || fail "the READMEs say different things"
 echo "$programs programs and $commands commands or blocks of them do as they say"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The manual pages: mandoc and man-db find no fault in them; the functions of the maps, and what
-# README.md names, have one; every page is about something that the headers declare, as they declare
-# it; and all that the headers tell users is in some page, to the letter.
+# The manual pages: mandoc and man-db find no fault in them; the functions of the maps, and those that
+# README.md and docs/howto.md name, have one; every page is about something that the headers declare,
+# as they declare it; and all that the headers tell users is in some page, to the letter.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -38,10 +38,12 @@ echo "mandoc and man find no fault in ${#pages[@]} pages"
 # ---- Every function has a page -------------------------------------------------------------------
 
 # pages.py itself compares the map with the contracts.
-grep -oE '\baco[a-z0-9_]*\(' README.md | tr -d '(' | sort -u >"$TMP/functions"
-grep -qx aco_resume "$TMP/functions" || fail "README.md names no function"
+documents=(README.md)
+[[ ! -d docs ]] || documents+=(docs/howto.md)
+grep -ohE '\baco[a-z0-9_]*\(' "${documents[@]}" | tr -d '(' | sort -u >"$TMP/functions"
+grep -qx aco_resume "$TMP/functions" || fail "${documents[*]}: no function is named"
 while read -r name; do
-    [[ -e $PAGES/man3/$name.3 ]] || fail "README.md names $name, which has no manual page"
+    [[ -e $PAGES/man3/$name.3 ]] || fail "${documents[*]}: $name is named, and has no manual page"
 done <"$TMP/functions"
 grep -v ' aco_cancel;' packaging/libaco.map >"$TMP/libaco.map"
 must_not "pages.py takes a map that lacks a function" 'aco_cancel has a contract in a header, but' \
@@ -49,8 +51,8 @@ must_not "pages.py takes a map that lacks a function" 'aco_cancel has a contract
 sed 's/ aco_cancel;/&\n    aco_other;/' packaging/libaco.map >"$TMP/libaco.map"
 must_not "pages.py takes a map with a function more" 'aco_other is listed, but has no contract' \
     python3 tools/man/pages.py "$TMP/none" "$TMP/libaco.map" "${MAPS[@]:1}" "${HEADERS[@]}"
-echo "the functions of ${MAPS[*]##*/}, and the $(wc -l <"$TMP/functions") that README.md names," \
-    "have pages"
+echo "the functions of ${MAPS[*]##*/}, and the $(wc -l <"$TMP/functions") that" \
+    "${documents[*]} name, have pages"
 
 # ---- Every page is right -------------------------------------------------------------------------
 
