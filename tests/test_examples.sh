@@ -58,8 +58,8 @@ examples=(examples/*.c examples/*.cc)
 [[ ${#examples[@]} -gt 0 ]] || skip "there are no examples"
 check_words examples/copy_into_your_project/hello.c copy_into_your_project/
 check_words examples/signal_on_heap/signal_on_heap.c signal_on_heap/
-for example in examples/runtime/*.c; do
-    check_words "$example" "runtime/${example##*/}"
+for example in examples/{runtime,embed}/*.c; do
+    check_words "$example" "${example#examples/}"
 done
 for example in "${examples[@]}"; do
     check_words "$example" "${example##*/}"
