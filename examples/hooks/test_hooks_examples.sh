@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The examples of hooks do as they say, with real servers: many queries and downloads at a time on
-# one thread, commands in batches, and a server that is the same with threads and with tasks.
+# one thread, a pool of workers, commands in batches, and a server that is the same with threads
+# and with tasks.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -87,6 +88,139 @@ check_redis_pipeline() {
     stop_server
 }
 
+# ==== A pool of workers ===========================================================================
+
+# pool OPTION...: pg_pool, with queries from its input; results are in $TMP/results, and what it
+# tells beside them in $TMP/said.
+pool() {
+    timeout 100 "$TMP/pg_pool" "$@" "$SERVER_OPTIONS" >"$TMP/results" 2>"$TMP/said"
+}
+
+# told NUMBERS: queries read, done, failed, not run.
+told() {
+    local expected
+    printf -v expected '%d queries read, %d done, %d failed, %d not run' "$@"
+    [[ $(tail -n 1 "$TMP/said") == "$expected" ]] || fail "not '$expected': $(<"$TMP/said")"
+}
+
+# How many queries of pg_pool the server runs.
+active() {
+    psql -AtX -h 127.0.0.1 -p "$PORT" -U aco -d postgres -c "select count(*) from pg_stat_activity
+        where state = 'active' and query like '%pg_sleep%' and pid <> pg_backend_pid()"
+}
+
+# await_active COUNT
+await_active() {
+    for _ in {1..200}; do
+        (($(active) != $1)) || return 0
+        sleep 0.05
+    done
+    fail "$(active) queries run instead of $1: $(<"$TMP/said")"
+}
+
+# Starts the server that was stopped again, at its port.
+start_again() {
+    rm -f "$DATA/pg/postmaster.pid"
+    env -C "$DATA" HOME="$DATA" "${AS_USER[@]}" "${COMMAND[@]}" >"$DATA/pg.said" 2>&1 9>&- &
+    SERVER=$!
+    for _ in {1..200}; do
+        ! is_ready_pg >/dev/null 2>&1 || return 0
+        sleep 0.05
+    done
+    fail "the server does not start again: $(<"$DATA/pg.said")"
+}
+
+check_results() {
+    seq -f 'select %.0f * 2, pg_sleep(0.002)' 1000 | pool -c 20 || fail "pg_pool: $(<"$TMP/said")"
+    told 1000 1000 0 0
+    diff <(seq -f '%.0f' 1000 | awk '{ print $1 ": " $1 * 2 }') <(sort -n "$TMP/results") >&2 ||
+        fail "pg_pool: results are not those of their queries"
+    (($(sort -nc "$TMP/results" 2>&1 | wc -l) == 1)) || fail "pg_pool: one query at a time"
+}
+
+# One connection, that a query loses, that a deadline makes unknown, or that goes on.
+check_failures() {
+    printf '%s\n' 'nonsense' 'select 2' 'select pg_terminate_backend(pg_backend_pid())' 'select 4' \
+        'select pg_sleep(600)' 'select 6' 'copy pg_type to stdout' 'select 8 where false' |
+        pool -c 1 -t 1 && fail "pg_pool hides that queries have failed"
+    told 8 4 4 0
+    diff - <(cut -c 1-39 "$TMP/results") >&2 <<'END' || fail "pg_pool: other results"
+1: ERROR:  syntax error at or near "non
+2: 2
+3: server closed the connection unexpec
+4: 4
+5: select() failed: Connection timed ou
+6: 6
+7: PGRES_COPY_OUT
+8: no rows
+END
+    await_active 0
+}
+
+# Queries beyond those that run, and that the channel and the reader have, are not even read.
+check_back_pressure() {
+    local pid writer
+    mkfifo "$TMP/queries"
+    "$TMP/pg_pool" -c 4 -q 8 -t 100 "$SERVER_OPTIONS" <"$TMP/queries" >"$TMP/results" \
+        2>"$TMP/said" &
+    pid=$!
+    exec 9>"$TMP/queries"
+    seq -f 'select pg_sleep(600), %.0f' 100000 >&9 2>/dev/null &
+    writer=$!
+    await_active 4
+    sleep 0.3
+    kill -0 "$writer" || fail "pg_pool: 100000 queries were taken"
+    kill -TERM "$pid" # itself, as timeout would send it twice
+    exec 9>&-
+    ! wait "$pid" || fail "pg_pool hides that it was ended"
+    told 13 0 4 9
+    await_active 0
+    wait "$writer" || true # it has lost its reader
+}
+
+# await_lines COUNT FILE
+await_lines() {
+    for _ in {1..400}; do
+        (($(wc -l <"$2") < $1)) || return 0
+        sleep 0.05
+    done
+    fail "pg_pool: $(wc -l <"$2") lines instead of $1: $(<"$TMP/said")"
+}
+
+# A server that is lost and comes back: each connection loses a query, all others are done.
+check_lost_server() {
+    local pid status=0
+    rm "$TMP/queries"
+    mkfifo "$TMP/queries"
+    pool -c 3 -r 60 <"$TMP/queries" &
+    pid=$!
+    exec 9>"$TMP/queries"
+    seq -f 'select %.0f, pg_sleep(0.1)' 10 >&9
+    await_lines 10 "$TMP/results"
+    stop_server
+    seq -f 'select %.0f' 90 >&9
+    await_lines 13 "$TMP/results"
+    await_lines 3 "$TMP/said" # tries to connect that have failed
+    start_again
+    exec 9>&-
+    wait "$pid" || status=$?
+    ((status == 1)) || fail "pg_pool ends with $status: $(<"$TMP/said")"
+    told 100 97 3 0
+}
+
+check_pg_pool() {
+    start_server pg
+    SERVER_OPTIONS="host=127.0.0.1 port=$PORT user=aco dbname=postgres"
+    check_results
+    check_failures
+    check_back_pressure
+    check_lost_server
+    stop_server
+    ! pool -c 2 -r 0.3 <<<'select 1' || fail "pg_pool works without a server"
+    grep -q 'Connection refused' "$TMP/said" || fail "pg_pool does not tell why: $(<"$TMP/said")"
+    told 1 0 0 1
+}
+
 # ==== A thread for each connection, or a task =====================================================
 
 # Servers of servers.sh.
@@ -129,7 +263,7 @@ check_per_connection() {
     grep -qx 'word0 68' "$TMP/threads.counts" || fail "words got lost"
 }
 
-NAMES=(redis_pipeline pg_many fetch_many per_connection)
+NAMES=(redis_pipeline pg_many pg_pool fetch_many per_connection)
 if [[ " $OPTIONS " == *" no-servers "* ]]; then
     NAMES=(per_connection)
     echo "examples of hooks with databases: not tested (-o no-servers)"
