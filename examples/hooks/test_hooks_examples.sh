@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The examples of hooks do as they say, with real servers: many queries and downloads at a time on
-# one thread, a pool of workers, commands in batches, and a server that is the same with threads
-# and with tasks.
+# one thread, a pool of workers, commands in batches, a TLS server, and a server that is the same
+# with threads and with tasks.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -221,6 +221,37 @@ check_pg_pool() {
     told 1 0 0 1
 }
 
+# ==== TLS =========================================================================================
+
+# A server of servers.sh, with the certificate of nginx.
+make_tls_echo() {
+    cp "$TMP/tls_echo" "$DATA/tls_echo/server"
+    as_user openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 \
+        -nodes -days 30 -subj /CN=localhost -addext subjectAltName=DNS:localhost \
+        -keyout "$DATA/tls_echo/key" -out "$DATA/tls_echo/cert"
+}
+command_tls_echo() {
+    COMMAND=("$DATA/tls_echo/server" -c "$DATA/tls_echo/cert" -k "$DATA/tls_echo/key" -t 1
+        "127.0.0.1:$PORT")
+}
+is_ready_tls_echo() { :; }
+
+# What tls_clients.py does: 200 clients at a time, and others that are not as they should be.
+check_tls_echo() {
+    start_server tls_echo
+    echo hello | must "s_client fails" timeout 20 openssl s_client -connect "127.0.0.1:$PORT" \
+        -CAfile "$DATA/tls_echo/cert" -verify_return_error -quiet -no_ign_eof
+    if ! have python3; then
+        echo "TLS with 200 connections: no python3, not tested"
+        stop_server
+        return
+    fi
+    must "TLS clients fail" timeout 100 python3 "$FOLDER/tls_clients.py" "$PORT" "$SERVER" \
+        "$DATA/tls_echo/cert"
+    wait "$SERVER" || fail "tls_echo ends with $?: $(<"$DATA/tls_echo.said")"
+    SERVER=''
+}
+
 # ==== A thread for each connection, or a task =====================================================
 
 # Servers of servers.sh.
@@ -263,7 +294,7 @@ check_per_connection() {
     grep -qx 'word0 68' "$TMP/threads.counts" || fail "words got lost"
 }
 
-NAMES=(redis_pipeline pg_many pg_pool fetch_many per_connection)
+NAMES=(redis_pipeline pg_many pg_pool fetch_many tls_echo per_connection)
 if [[ " $OPTIONS " == *" no-servers "* ]]; then
     NAMES=(per_connection)
     echo "examples of hooks with databases: not tested (-o no-servers)"
