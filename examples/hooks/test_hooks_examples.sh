@@ -27,7 +27,8 @@ build() {
     read -ra options < <(pkg-config --cflags --libs ${libraries:+"$libraries"} 2>/dev/null) || true
     [[ -z $libraries || -n ${options[*]} ]] || lack "no $libraries"
     must "$1 does not build" "${BUILD[@]}" "${options[@]}" "$FOLDER/$1.c" \
-        -Wl,-u,aco_hooks_active "$OUTPUT"/libaco_{hooks,runtime}.a "$OUTPUT/libaco.a" "${options[@]}" -o "$TMP/$1" -ldl
+        -Wl,-u,aco_hooks_active "$OUTPUT"/libaco_{hooks,runtime}.a "$OUTPUT/libaco.a" \
+        "${options[@]}" -o "$TMP/$1" -ldl
 }
 
 # demand PATTERN: a line of what the last program said matches.
@@ -255,48 +256,78 @@ check_tls_echo() {
 # ==== A thread for each connection, or a task =====================================================
 
 # Servers of servers.sh.
-make_per_connection() { cp "$TMP/per_connection" "$DATA/per_connection/server"; }
-command_per_connection() { COMMAND=("$DATA/per_connection/server" "$PORT"); }
-is_ready_per_connection() { :; }
-make_threads() { cp "$TMP/per_connection_threads" "$DATA/threads/server"; }
-command_threads() { COMMAND=("$DATA/threads/server" "$PORT"); }
-is_ready_threads() { :; }
+make_threads_before() { cp "$TMP/threads_before" "$DATA/threads_before/server"; }
+command_threads_before() { COMMAND=("$DATA/threads_before/server" "$PORT" "$DATA/journal"); }
+is_ready_threads_before() { :; }
+make_threads_after() { cp "$TMP/threads_after" "$DATA/threads_after/server"; }
+command_threads_after() { COMMAND=("$DATA/threads_after/server" "$PORT" "$DATA/journal"); }
+is_ready_threads_after() { :; }
 
-# Clients that wait for each other's lock: each gets another count. The connections are open at the
-# same time.
-count_words() {
-    local i fd fds=() line
+# talk_to NAME: clients that are connected at the same time, and send the bytes of their lines in
+# turn; what they hear is in $TMP/NAME.heard.
+talk_to() {
+    local i fd fds=() line byte
     start_server "$1"
-    for ((i = 0; i < 100; i++)); do
+    for ((i = 0; i < 50; i++)); do
         exec {fd}<>"/dev/tcp/127.0.0.1/$PORT"
         fds+=("$fd")
     done
-    for i in {0..99} {0..99}; do
-        printf 'word%d\n' $((i % 3)) >&"${fds[i]}"
-    done
-    for i in {0..99} {0..99}; do
-        read -r -t 60 -u "${fds[i]}" line || fail "$1: no answer"
-        echo "$line"
-    done | LC_ALL=C sort >"$TMP/$1.counts"
+    for line in 'set key%02d a value' 'get key%02d' 'get none%02d' 'nonsense%02d'; do
+        for ((byte = 0; byte < 20; byte++)); do
+            for ((i = 0; i < 50; i++)); do
+                # shellcheck disable=SC2059 # it is a format
+                printf -v text "$line\n" "$i"
+                printf '%s' "${text:byte:1}" >&"${fds[i]}"
+            done
+        done
+        for fd in "${fds[@]}"; do
+            read -r -t 60 -u "$fd" line || fail "$1: no answer"
+            echo "$line"
+        done
+    done >"$TMP/$1.heard"
     for fd in "${fds[@]}"; do
         exec {fd}>&-
     done
+    exec 3<>"/dev/tcp/127.0.0.1/$PORT"
+    printf '%300s\n' 'too long' >&3
+    ! read -r -t 20 -u 3 line 2>/dev/null || fail "$1: an answer to a line that is too long"
+    exec 3>&-
     stop_server
+    start_server "$1"
+    exec 3<>"/dev/tcp/127.0.0.1/$PORT"
+    printf 'get key07\n' >&3
+    read -r -t 20 -u 3 line || fail "$1: no answer after a new start"
+    [[ $line == 'a value' ]] || fail "$1 has forgotten: '$line'"
+    exec 3>&-
+    stop_server
+    rm -f "$DATA/journal"
 }
 
-check_per_connection() {
-    must "per_connection with threads does not build" "${BUILD[@]}" -DTHREADS \
-        "$FOLDER/per_connection.c" -o "$TMP/per_connection_threads"
-    count_words threads
-    count_words per_connection
-    diff "$TMP/threads.counts" "$TMP/per_connection.counts" || fail "tasks differ from threads"
-    (($(wc -l <"$TMP/threads.counts") == 200)) || fail "too few answers"
-    grep -qx 'word0 68' "$TMP/threads.counts" || fail "words got lost"
+check_threads_after() {
+    must "threads_before does not build" "${compiler[@]}" -std=gnu99 -O2 "${C_WARNINGS[@]}" \
+        -pthread "$FOLDER/threads_before.c" -o "$TMP/threads_before"
+    check_usage threads_before
+    talk_to threads_before
+    talk_to threads_after
+    diff "$TMP/threads_before.heard" "$TMP/threads_after.heard" || fail "tasks differ from threads"
+    for line in 'done' 'a value' '' 'what?'; do
+        (($(grep -cx -e "$line" "$TMP/threads_after.heard") == 50)) || fail "not 50 times '$line'"
+    done
 }
 
-NAMES=(redis_pipeline pg_many pg_pool fetch_many tls_echo per_connection)
+# docs/hooks.md shows the difference, without blanks at the ends of lines.
+check_diff() {
+    {
+        diff -U 1 --label threads_before.c --label threads_after.c \
+            "$FOLDER"/threads_{before,after}.c || true
+    } | sed 's/^ $//' >"$TMP/diff"
+    diff <(awk '/^```/ { inside = $0 == "```diff"; next } inside' docs/hooks.md) "$TMP/diff" >&2 ||
+        fail "docs/hooks.md shows another difference"
+}
+
+NAMES=(redis_pipeline pg_many pg_pool fetch_many tls_echo threads_after)
 if [[ " $OPTIONS " == *" no-servers "* ]]; then
-    NAMES=(per_connection)
+    NAMES=(threads_after)
     echo "examples of hooks with databases: not tested (-o no-servers)"
 else
     need redis-server:redis-server initdb:postgresql nginx:nginx-light openssl:openssl
@@ -306,3 +337,4 @@ for name in "${NAMES[@]}"; do
     check_usage "$name"
     "check_$name"
 done
+check_diff
