@@ -274,14 +274,13 @@ typedef struct {
     size_t ct, ct_that_may_wake;
 } standstill_t;
 
-static READS_RACILY void count_stuck(const aco_task_t *task, int64_t now, void *arg)
+static READS_RACILY void count_stuck(const aco_task_t *task, void *arg)
 {
     static const reason_t others[] = {FOR_COND, FOR_SEMAPHORE, FOR_WAIT_GROUP,
                                       FOR_SEND, FOR_RECV,      FOR_SELECT};
     standstill_t *s = (standstill_t *)arg;
     reason_t reason = task->reason;
     int is_found = waits_for_tasks(reason);
-    (void)now;
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
         is_found |= reason == others[i];
     }

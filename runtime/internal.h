@@ -654,8 +654,8 @@ HIDDEN void aco_i_reap(loop_t *loop, aco_task_t *task);
 HIDDEN void aco_i_tend_stacks(loop_t *loop);
 HIDDEN void aco_i_free_chunks(runtime_t *runtime);
 /* Calls `fn` for each task that has not ended, while they go on. In signal handlers, too. */
-HIDDEN void aco_i_each_task(runtime_t *runtime,
-                            void (*fn)(const aco_task_t *, int64_t now, void *arg), void *arg);
+HIDDEN void aco_i_each_task(runtime_t *runtime, void (*fn)(const aco_task_t *, void *arg),
+                            void *arg);
 /* Whether `ptr` is in frames of the running task that are moved while it waits, since others use
  * their stack. */
 HIDDEN int aco_i_is_lent(const aco_task_t *self, const void *ptr);
@@ -817,7 +817,7 @@ HIDDEN void aco_i_put_some(aco_i_text_t *text, const char *bytes, size_t sz);
  * length. */
 HIDDEN size_t aco_i_escape(char *to, const char *bytes, size_t sz);
 HIDDEN void aco_i_put_number(aco_i_text_t *text, uint64_t number, unsigned base);
-/* A duration in seconds, with three decimals. */
+/* A duration in seconds, with three decimals; 0 for one below, as clocks differ a little. */
 HIDDEN void aco_i_put_time(aco_i_text_t *text, int64_t ns);
 HIDDEN void aco_i_flush(aco_i_text_t *text);
 

@@ -105,16 +105,14 @@ waiter_t *aco_i_find_waiter(const aco_task_t *task)
     return number == 0 ? NULL : &graph.waiters[number - 1];
 }
 
-static READS_RACILY void count_waiter(const aco_task_t *task, int64_t now, void *arg)
+static READS_RACILY void count_waiter(const aco_task_t *task, void *arg)
 {
-    (void)now;
     *(size_t *)arg += is_stuck(task) && waits_for_tasks(task->reason);
 }
 
-static READS_RACILY void add_waiter(const aco_task_t *task, int64_t now, void *arg)
+static READS_RACILY void add_waiter(const aco_task_t *task, void *arg)
 {
     reason_t reason = task->reason;
-    (void)now;
     (void)arg;
     if (!is_stuck(task) || !waits_for_tasks(reason) || graph.ct_waiters == graph.room) {
         return;
@@ -161,12 +159,11 @@ static void add_need(waiter_t *waiter, const aco_task_t *task, kind_t kind)
 }
 
 /* Ends that others wait for, those of tasks that wait themselves. */
-static READS_RACILY void add_ends(const aco_task_t *task, int64_t now, void *arg)
+static READS_RACILY void add_ends(const aco_task_t *task, void *arg)
 {
     static const aco_group_t *last;
     static const aco_task_t *joiner_of_last;
     const aco_group_t *group = task->group;
-    (void)now;
     (void)arg;
     if (aco_i_find_waiter(task) == NULL) {
         return;
@@ -202,9 +199,8 @@ static void add_writer_ahead(waiter_t *waiter)
 
 /* ---- Who has a lock: locks know a number of the task, hooks the last bits of that ---- */
 
-static READS_RACILY void compare_id(const aco_task_t *task, int64_t now, void *arg)
+static READS_RACILY void compare_id(const aco_task_t *task, void *arg)
 {
-    (void)now;
     if (((uintptr_t)task->id & *(uintptr_t *)arg) == graph.owner_number) {
         graph.owner = task;
     }

@@ -42,10 +42,9 @@ typedef struct {
     durations_t turns, delays;
 } metrics_t;
 
-static READS_RACILY void count_task(const aco_task_t *task, int64_t now, void *arg)
+static READS_RACILY void count_task(const aco_task_t *task, void *arg)
 {
     metrics_t *metrics = (metrics_t *)arg;
-    (void)now;
     if (task->state == TASK_WAITING) {
         metrics->ct_waiting[task->reason]++;
     } else {

@@ -147,12 +147,11 @@ static void find_place(const aco_task_t *at, aco_task_t *task, aco_i_place_t *pl
     *task = before;
 }
 
-static void collect(const aco_task_t *at, int64_t now, void *arg)
+static void collect(const aco_task_t *at, void *arg)
 {
     aco_task_t task;
     aco_i_place_t place;
     (void)arg;
-    list->now = now;
     if (aco_i_read_memory(&task, at, sizeof(task)) != sizeof(task)) {
         return;
     }
@@ -237,9 +236,10 @@ void aco_i_put_task(aco_i_text_t *text, const aco_task_t *task, const aco_i_plac
         aco_i_put(text, " s");
     }
     if (task->deadline != NO_DEADLINE) {
-        aco_i_put(text, ", deadline in ");
-        aco_i_put_time(text, task->deadline - now);
-        aco_i_put(text, " s");
+        int is_over = task->deadline < now;
+        aco_i_put(text, is_over ? ", deadline " : ", deadline in ");
+        aco_i_put_time(text, is_over ? now - task->deadline : task->deadline - now);
+        aco_i_put(text, is_over ? " s ago" : " s");
     }
     if (place->stack_use != 0) {
         aco_i_put(text, ", ");
@@ -306,6 +306,7 @@ void aco_i_list_tasks(aco_i_text_t *text, const aco_i_registers_t *registers)
     for (size_t i = 0; i < touched.ct; i++) {
         aco_i_each_task(touched.runtimes[i], collect, NULL);
     }
+    list->now = aco_i_clock(); /* tasks began to wait while others were looked at */
     put_list(text);
     if (touched.ct_left_out != 0) {
         aco_i_put(text, "and those of other runtimes, for which there is no memory: ");

@@ -135,10 +135,9 @@ void aco_i_free_chunks(runtime_t *runtime)
     }
 }
 
-READS_RACILY void aco_i_each_task(runtime_t *runtime,
-                                  void (*fn)(const aco_task_t *, int64_t, void *), void *arg)
+READS_RACILY void aco_i_each_task(runtime_t *runtime, void (*fn)(const aco_task_t *, void *),
+                                  void *arg)
 {
-    int64_t now = aco_i_clock();
     int is_locked = aco_i_try_to_lock(&runtime->lock);
     const struct chunk_s *chunk = runtime->chunks; /* they stay, and others come before them */
     if (is_locked) {
@@ -147,7 +146,7 @@ READS_RACILY void aco_i_each_task(runtime_t *runtime,
     for (; chunk != NULL; chunk = chunk->next) {
         for (size_t i = 0; i < CT_TASKS_A_CHUNK; i++) {
             if (chunk->tasks[i].state != TASK_FREE && chunk->tasks[i].state != TASK_ENDED) {
-                fn(&chunk->tasks[i], now, arg);
+                fn(&chunk->tasks[i], arg);
             }
         }
     }

@@ -78,10 +78,9 @@ void aco_i_put_number(aco_i_text_t *text, uint64_t number, unsigned base)
 
 void aco_i_put_time(aco_i_text_t *text, int64_t ns)
 {
-    uint64_t ms = (uint64_t)(ns < 0 ? -ns : ns) / 1000000;
+    uint64_t ms = (uint64_t)(ns < 0 ? 0 : ns) / 1000000;
     char decimals[4] = {'.', (char)('0' + ms / 100 % 10), (char)('0' + ms / 10 % 10),
                         (char)('0' + ms % 10)};
-    aco_i_put(text, ns < 0 && ms != 0 ? "-" : "");
     aco_i_put_number(text, ms / 1000, 10);
     aco_i_put_some(text, decimals, sizeof(decimals));
 }

@@ -60,10 +60,17 @@ void aco_i_trace_wake(const loop_t *loop, aco_task_t *task)
     add_wake(loop->trace, task, now());
 }
 
+/* When what began last has ended. Clocks of processors may differ by a little. */
+static inline int64_t end_of(const trace_t *trace)
+{
+    int64_t at = now();
+    return at < trace->began ? trace->began : at;
+}
+
 void aco_i_trace_look(loop_t *loop, const aco_task_t *last_before)
 {
     trace_t *trace = loop->trace;
-    int64_t at = now();
+    int64_t at = end_of(trace);
     event_t *event = add_event(trace);
     event->kind = LOOKED;
     event->at = trace->began;
@@ -96,7 +103,8 @@ void aco_i_trace_begin_run(loop_t *loop, const aco_task_t *task)
     int was_woken = task->co == NULL || task->reason != FOR_NOTHING;
     event->kind = RAN;
     event->at = trace->began;
-    event->waited_since = task->co != NULL && was_woken ? task->since : 0;
+    int64_t since = task->since < trace->began ? task->since : trace->began;
+    event->waited_since = task->co != NULL && was_woken ? since : 0;
     event->id = task->id;
     event->is_function = task->name == NULL;
     event->name = task->name != NULL ? (const void *)task->name : (const void *)(uintptr_t)task->fn;
@@ -111,7 +119,7 @@ void aco_i_trace_end_run(loop_t *loop, aco_task_t *task)
 {
     trace_t *trace = loop->trace;
     event_t *event = trace->runs;
-    int64_t at = now();
+    int64_t at = end_of(trace);
     event->duration = at - trace->began;
     event->state = task->id == event->id ? task->state : TASK_ENDED;
     event->waits_for = task->reason;

@@ -150,6 +150,65 @@ static void a_name_stays_in_its_line(void **state)
     run_tasks(is_named_badly, NULL);
 }
 
+/* ==== Times ================================================================================== */
+
+static int has_list; /* atomic */
+
+/* The list waits a second for its place. */
+static void *answers_nothing(void *arg)
+{
+    sigset_t set, before;
+    sigemptyset(&set);
+    sigaddset(&set, SIGURG);
+    pthread_sigmask(SIG_BLOCK, &set, &before);
+    while (!__atomic_load_n(&has_list, __ATOMIC_RELAXED)) {
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return arg;
+}
+
+/* Is looked at later, when its wait is younger than the list. */
+static void *sleeps_often(void *arg)
+{
+    while (!__atomic_load_n(&has_list, __ATOMIC_RELAXED)) {
+        CHECK(aco_sleep(10 * MS) == 0);
+    }
+    return arg;
+}
+
+static void *lists(void *arg)
+{
+    print_to_text(aco_print_tasks);
+    __atomic_store_n(&has_list, 1, __ATOMIC_RELAXED);
+    return arg;
+}
+
+static void *lists_meanwhile(void *arg)
+{
+    aco_task_options_t on_one = {.thread = ACO_THREAD(1)}, on_two = {.thread = ACO_THREAD(2)};
+    CHECK(aco_go_with(&on_one, answers_nothing, NULL, NULL) == 0);
+    CHECK(aco_go(sleeps_often, NULL) == 0);
+    CHECK(aco_sleep(50 * MS) == 0);
+    aco_within(-500 * MS)
+    {
+        CHECK(aco_go_with(&on_two, lists, NULL, NULL) == 0);
+        spin(MS);
+        while (!__atomic_load_n(&has_list, __ATOMIC_RELAXED)) {
+            aco_yield();
+        }
+    }
+    return arg;
+}
+
+static void times_are_not_negative(void **state)
+{
+    (void)state;
+    run_tasks_on(3, lists_meanwhile, NULL);
+    assert_null(strstr(text, " -"));
+    assert_non_null(strstr(text, "waits for a time since 0."));
+    assert_non_null(strstr(text, " s ago"));
+}
+
 /* ==== Runtimes =============================================================================== */
 
 /* Counts go on when a runtime has ended. */
@@ -376,6 +435,7 @@ int main(void)
         cmocka_unit_test(numbers_are_told),
         cmocka_unit_test(delays_are_sampled),
         cmocka_unit_test(a_name_stays_in_its_line),
+        cmocka_unit_test(times_are_not_negative),
         cmocka_unit_test(counts_never_fall),
         cmocka_unit_test(all_runtimes_are_listed),
         cmocka_unit_test(descriptors_may_be_closed),

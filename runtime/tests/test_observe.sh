@@ -192,6 +192,17 @@ check_watch_part() {
 
 # ==== The trace ===================================================================================
 
+# No time is negative, nor does a wait end before it begins.
+readonly IN_ORDER='
+import json, sys
+begins = {}
+for e in json.load(open(sys.argv[1], encoding="utf-8")):
+    assert 0 <= e["ts"] < 1e8 and 0 <= e.get("dur", 0) < 1e8, e
+    if e["ph"] == "b":
+        begins[e["id"]] = e["ts"]
+    assert e["ph"] != "e" or begins.pop(e["id"]) <= e["ts"], e
+assert not begins, begins'
+
 check_trace_part() {
     local compiler
     need python3:python3
@@ -210,6 +221,10 @@ check_trace_part() {
     ACO_TRACE=/dev/full must "a full disk" timeout 100 "$TMP/trace_sample"
     says '^aco: ACO_TRACE: the file ends early: No space left on device$'
     (($(grep -c ACO_TRACE "$TMP/said") == 1)) || fail "a full disk is told more than once"
+    build trace_sample "${compiler[@]}" -O2 -DHAS_ODD_CLOCKS \
+        -Wl,--wrap=clock_gettime,--wrap=fopen64
+    ACO_TRACE=$TMP/trace must "odd clocks" timeout 100 "$TMP/trace_sample"
+    must "the trace with odd clocks" python3 -c "$IN_ORDER" "$TMP/trace"
     echo "the trace"
 }
 
