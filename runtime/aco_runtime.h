@@ -124,7 +124,8 @@ typedef struct {
 /*
  * Makes a task of the caller's thread that runs `fn(arg)` and frees itself at its end. The caller
  * is a task, or has a loop by aco_loop_fd(); EPERM if not. It goes on; the new task runs when the
- * caller waits. Cost: some 40 ns with its end. Fails with ENOMEM.
+ * caller waits. Aborts if `arg` points into a stack that others use meanwhile, such as that of a
+ * caller with `shares_stack`. Cost: some 40 ns with its end. Fails with ENOMEM.
  */
 int aco_go(void *(*fn)(void *), void *arg);
 

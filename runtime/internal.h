@@ -475,12 +475,17 @@ static inline void aco_i_untouch(runtime_t *runtime)
 #define IS_STRESS 0
 #endif
 
-/* Whether the frame that `ptr` points into may be elsewhere while the running task waits. */
+/* Whether any frame of the running task may be elsewhere while it waits. */
+static inline int has_moved_frames(const aco_task_t *self)
+{
+    return self->loop != NULL && (self->shares_stack || IS_STRESS || aco_get_co() != self->co);
+}
+
+/* Whether that is so of the frame that `ptr` points into. */
 static inline int is_moved(const aco_task_t *self, const void *ptr)
 {
-    const aco_t *co = aco_get_co();
-    int may_be = self->loop != NULL && (self->shares_stack || IS_STRESS || co != self->co);
-    for (; may_be && co != NULL && co->share_stack != NULL; co = co->main_co) {
+    const aco_t *co = has_moved_frames(self) ? aco_get_co() : NULL;
+    for (; co != NULL && co->share_stack != NULL; co = co->main_co) {
         if ((uintptr_t)ptr - (uintptr_t)co->share_stack->ptr < co->share_stack->sz) {
             return 1;
         }
@@ -667,6 +672,17 @@ static inline void need(const void *argument, const char *call, const char *rule
 {
     if (aco_unlikely(argument == NULL)) {
         aco_i_misuse_of(call, rule);
+    }
+}
+
+/* Does so if another task or thread is to get an argument that is in frames which are moved. */
+static inline void check_argument(const char *call, const void *arg)
+{
+    const aco_task_t *self = aco_i_self();
+    if (aco_unlikely(has_moved_frames(self)) && aco_i_is_lent(self, arg)) {
+        aco_i_misuse_of(call,
+                        "the argument lies on a stack that others use while the task waits: "
+                        "pass memory from the heap");
     }
 }
 

@@ -316,11 +316,7 @@ void *aco_offload(void *(*fn)(void *), void *arg)
         aco_i_misuse_of("aco_offload", "the function is NULL: pass one for a helper to run");
     }
     const aco_task_t *self = aco_self();
-    if (self != NULL && aco_i_is_lent(self, arg)) {
-        aco_i_misuse_of("aco_offload",
-                        "the argument lies on a stack that others use while the "
-                        "task waits: pass memory from the heap");
-    }
+    check_argument("aco_offload", arg);
     if (self != NULL && IS_STRESS && is_moved(self, arg)) {
         return fn(arg);
     }

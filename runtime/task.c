@@ -425,29 +425,30 @@ aco_task_t *aco_i_make(const aco_task_options_t *options, void *(*fn)(void *),
     return task;
 }
 
-static void check_function(const char *call, void *(*fn)(void *))
+static inline void check_entry(const char *call, void *(*fn)(void *), const void *arg)
 {
-    if (fn == NULL) {
+    if (aco_unlikely(fn == NULL)) {
         aco_i_misuse_of(call, "the function is NULL: pass one for the task to run");
     }
+    check_argument(call, arg);
 }
 
 int aco_go(void *(*fn)(void *), void *arg)
 {
-    check_function("aco_go", fn);
+    check_entry("aco_go", fn, arg);
     return aco_i_make(NULL, fn, NULL, arg, 0) == NULL ? -1 : 0;
 }
 
 aco_task_t *aco_spawn(void *(*fn)(void *), void *arg)
 {
-    check_function("aco_spawn", fn);
+    check_entry("aco_spawn", fn, arg);
     return aco_i_make(NULL, fn, NULL, arg, 1);
 }
 
 int aco_go_with(const aco_task_options_t *options, void *(*fn)(void *), void *arg,
                 aco_task_t **task)
 {
-    check_function("aco_go_with", fn);
+    check_entry("aco_go_with", fn, arg);
     aco_task_t *made = aco_i_make(options, fn, NULL, arg, task != NULL);
     if (made == NULL) {
         return -1;
@@ -463,7 +464,7 @@ int aco_group_go(aco_group_t *group, void *(*fn)(void *), void *arg)
     if (group == NULL) {
         aco_i_misuse_of("aco_group_go", "the group is NULL: pass what aco_group_new() returned");
     }
-    check_function("aco_group_go", fn);
+    check_entry("aco_group_go", fn, arg);
     aco_task_options_t options = {.group = group};
     return aco_i_make(&options, fn, NULL, arg, 0) == NULL ? -1 : 0;
 }
