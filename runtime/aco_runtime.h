@@ -478,7 +478,8 @@ int aco_chan_try_recv(aco_chan_t *chan, void *item);
  * fail with EPIPE. Fails with EPIPE if it was closed before. */
 int aco_chan_close(aco_chan_t *chan);
 
-/* Frees a channel. Aborts if it is NULL or somebody waits for it. */
+/* Frees a channel. Aborts if it is NULL or somebody waits for it. So does any use of it afterwards,
+ * unless its memory was given back to the system, or something else has it by then. */
 void aco_chan_free(aco_chan_t *chan);
 
 /* One of several that aco_select() offers or waits for. A case with a NULL channel is left out. */

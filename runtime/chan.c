@@ -5,6 +5,9 @@
  *
  * A task that waits has a node in the queue of each channel that it waits for. Whoever can serve
  * one of them claims the task's wait, so that the others can't.
+ *
+ * A channel that was freed stays locked, as far as its memory stays what it was. So its next use
+ * finds the lock held, and only then looks for the reason.
  */
 #include "internal.h"
 
@@ -12,13 +15,16 @@
 #include <string.h>
 
 struct aco_chan_s {
+    queue_t senders, receivers; /* at the start, where malloc() writes into what is free */
     lock_t lock;
     char is_closed;
+    unsigned freed; /* FREED once it was freed */
     size_t item_sz, capacity;
     size_t ct, first; /* items in `items`, a ring, and the oldest of them */
-    queue_t senders, receivers;
     char items[];
 };
+
+#define FREED 0xf4eedc4au
 
 typedef enum { DONE, CLOSED, BLOCKED } progress_t;
 
@@ -40,13 +46,40 @@ aco_chan_t *aco_chan_new(size_t item_sz, size_t capacity)
     return chan;
 }
 
+/* Ends the process if the channel was freed. Nothing is known of memory that was used again. */
+static inline void check_freed(const aco_chan_t *chan, const char *call)
+{
+    if (aco_unlikely(*(const volatile unsigned *)&chan->freed == FREED)) {
+        aco_i_misuse_of(call, "the channel was freed: free it when no task will use it any more");
+    }
+}
+
+static __attribute__((noinline, cold)) void lock_slowly(aco_chan_t *chan, const char *call)
+{
+    check_freed(chan, call);
+    aco_i_lock_slowly(&chan->lock);
+}
+
+static inline void lock_chan(aco_chan_t *chan, const char *call)
+{
+    if (aco_unlikely(!lock_at_once(&chan->lock))) {
+        lock_slowly(chan, call);
+    }
+}
+
 void aco_chan_free(aco_chan_t *chan)
 {
+    if (chan != NULL) {
+        check_freed(chan, "aco_chan_free");
+    }
     if (chan == NULL || chan->senders.first != NULL || chan->receivers.first != NULL) {
         aco_i_misuse_of("aco_chan_free",
                         "the channel is NULL, or a task waits for it: close it, and "
                         "let them end");
     }
+    /* Volatile, as compilers drop what is written before free(). */
+    *(volatile char *)&chan->lock.is_held = 1;
+    *(volatile unsigned *)&chan->freed = FREED;
     aco_i_release(chan);
 }
 
@@ -157,7 +190,7 @@ int aco_chan_close(aco_chan_t *chan)
         aco_i_misuse_of("aco_chan_close", "the channel is NULL: pass what aco_chan_new() returned");
     }
     aco_task_t *first = NULL, **link = &first;
-    lock(&chan->lock);
+    lock_chan(chan, "aco_chan_close");
     int was_closed = chan->is_closed;
     chan->is_closed = 1;
     node_t *node;
@@ -242,7 +275,9 @@ static __attribute__((noinline)) int pass(aco_chan_t *chan, void *item, int is_s
     if (__builtin_expect(chan == NULL || (item == NULL && chan->item_sz != 0), 0)) {
         fail(may_wait * 2 + is_send);
     }
-    lock(&chan->lock);
+    if (aco_unlikely(!lock_at_once(&chan->lock))) {
+        lock_slowly(chan, calls[may_wait * 2 + is_send]);
+    }
     progress_t progress = is_send ? send_at_once(chan, item, &ready)
                                   : receive_at_once(chan, item, &ready);
     if (progress == BLOCKED && may_wait) {
@@ -395,7 +430,7 @@ static size_t try_cases(aco_case_t *cases, const place_t *places, size_t ct)
             continue;
         }
         aco_task_t *ready = NULL;
-        lock(&c->chan->lock);
+        lock_chan(c->chan, "aco_select");
         progress_t progress = do_case(c, &ready);
         unlock(&c->chan->lock);
         if (ready != NULL) {
@@ -427,7 +462,7 @@ static int wait_for_cases(const aco_case_t *cases, place_t *places, size_t ct, a
         if (c->chan == NULL) {
             continue;
         }
-        lock(&c->chan->lock);
+        lock_chan(c->chan, "aco_select");
         int is_ready = is_possible(c, self);
         if (!is_ready) {
             enqueue_case(c, &places[i], i, self);
@@ -488,6 +523,7 @@ int aco_select(aco_case_t *cases, size_t ct, int wait)
     }
     for (size_t i = 0; i < ct; i++) {
         if (cases[i].chan != NULL) {
+            check_freed(cases[i].chan, "aco_select"); /* its memory is not used again so far */
             int is_valid = (cases[i].send == NULL) != (cases[i].recv == NULL);
             ct_valid += (size_t)is_valid;
             ct_invalid += (size_t)!is_valid;

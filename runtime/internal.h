@@ -172,11 +172,19 @@ SHARED void aco_i_lock_slowly(lock_t *lock);
 /* Tries for some ms, for callers that go on in any case. Whether it has the lock. */
 HIDDEN int aco_i_try_to_lock(lock_t *lock);
 
-static inline void lock(lock_t *lock)
+/* Whether the caller has the lock now. */
+static inline __attribute__((always_inline)) int lock_at_once(lock_t *lock)
 {
     if (is_alone() && !lock->is_held) {
         __atomic_store_n(&lock->is_held, 1, __ATOMIC_RELAXED);
-    } else if (__atomic_exchange_n(&lock->is_held, 1, __ATOMIC_ACQUIRE)) {
+        return 1;
+    }
+    return !__atomic_exchange_n(&lock->is_held, 1, __ATOMIC_ACQUIRE);
+}
+
+static inline void lock(lock_t *lock)
+{
+    if (!lock_at_once(lock)) {
         aco_i_lock_slowly(lock);
     }
 }
