@@ -131,6 +131,7 @@ int aco_go(void *(*fn)(void *), void *arg);
 
 /*
  * The same as aco_go(), but the task is joined by aco_join(), exactly once, and remains until then.
+ * One that is never joined is freed at the end of its runtime; the watchdog reports it.
  */
 aco_task_t *aco_spawn(void *(*fn)(void *), void *arg);
 
@@ -208,7 +209,8 @@ int aco_sleep(int64_t ns);
 /*
  * Makes a group. Its tasks have the deadline that the caller has now, and are cancelled when the
  * caller, a task, is; if that is in an aco_shielded in which it made the group, at the end of that
- * block. Fails with ENOMEM, and with EPERM outside of a task.
+ * block. One that is never joined is freed at the end of its runtime; the watchdog reports it.
+ * Fails with ENOMEM, and with EPERM outside of a task.
  */
 aco_group_t *aco_group_new(void);
 

@@ -11,7 +11,7 @@
 struct aco_group_s {
     runtime_t *runtime;
     aco_task_t *owner;  /* that made it; NULL: that has ended */
-    aco_group_t *next;  /* of its owner */
+    aco_group_t *next;  /* of its owner, or of the runtime's orphans */
     aco_task_t *first;  /* of its tasks */
     aco_task_t *joiner; /* waits for their end */
     int64_t deadline;
@@ -101,12 +101,27 @@ void aco_i_leave_group(aco_task_t *task)
 
 void aco_i_abandon_groups(aco_task_t *task)
 {
-    lock(&task->loop->runtime->lock);
-    for (aco_group_t *group = task->groups; group != NULL; group = group->next) {
+    runtime_t *runtime = task->loop->runtime;
+    lock(&runtime->lock);
+    while (task->groups != NULL) {
+        aco_group_t *group = task->groups;
+        task->groups = group->next;
         group->owner = NULL;
+        group->next = runtime->orphans;
+        runtime->orphans = group;
     }
-    task->groups = NULL;
-    unlock(&task->loop->runtime->lock);
+    unlock(&runtime->lock);
+}
+
+size_t aco_i_free_groups(runtime_t *runtime)
+{
+    size_t ct = 0;
+    for (; runtime->orphans != NULL; ct++) {
+        aco_group_t *group = runtime->orphans;
+        runtime->orphans = group->next;
+        aco_i_release(group);
+    }
+    return ct;
 }
 
 /* ==== Cancelling ============================================================================= */
@@ -254,15 +269,14 @@ static outcome_t wait_for_tasks(aco_group_t *group, aco_task_t *self)
 
 static void free_group(aco_group_t *group)
 {
-    lock(&group->runtime->lock);
-    if (group->owner != NULL) {
-        aco_group_t **link = &group->owner->groups;
-        while (*link != group) {
-            link = &(*link)->next;
-        }
-        *link = group->next;
+    runtime_t *runtime = group->runtime;
+    lock(&runtime->lock);
+    aco_group_t **link = group->owner != NULL ? &group->owner->groups : &runtime->orphans;
+    while (*link != group) {
+        link = &(*link)->next;
     }
-    unlock(&group->runtime->lock);
+    *link = group->next;
+    unlock(&runtime->lock);
     aco_i_release(group);
 }
 

@@ -456,6 +456,7 @@ struct runtime_s {
     lock_t lock;          /* of what follows, and of its groups */
     aco_task_t *free_tasks;
     struct chunk_s *chunks;
+    aco_group_t *orphans;                 /* groups whose makers have ended */
     aco_task_t *first_any, *last_any;     /* may start on any thread; first_any is atomic, too */
     helpers_t *helpers[CT_HELPERS_KINDS]; /* NULL: not needed so far */
     int most_helpers[CT_HELPERS_KINDS];
@@ -669,6 +670,9 @@ HIDDEN void aco_i_free_chunks(runtime_t *runtime);
 /* Calls `fn` for each task that has not ended, while they go on. In signal handlers, too. */
 HIDDEN void aco_i_each_task(runtime_t *runtime, void (*fn)(const aco_task_t *, void *arg),
                             void *arg);
+/* Calls `fn` for each task that was not joined. All tasks of the runtime have ended. */
+HIDDEN void aco_i_each_unjoined(const runtime_t *runtime, void (*fn)(const aco_task_t *, void *arg),
+                                void *arg);
 /* Whether `ptr` is in frames of the running task that are moved while it waits, since others use
  * their stack. */
 HIDDEN int aco_i_is_lent(const aco_task_t *self, const void *ptr);
@@ -761,8 +765,10 @@ HIDDEN void aco_i_leave_group(aco_task_t *task);
 /* At the end of the outermost aco_shielded of a task with shields_groups: its cancelling reaches
  * the groups that were made there. */
 HIDDEN void aco_i_unshield_groups(aco_task_t *task);
-/* Clears the owner of each group that the task made, before the task ends. */
+/* Makes the groups that the task made orphans, before the task ends. */
 HIDDEN void aco_i_abandon_groups(aco_task_t *task);
+/* Frees the groups of a runtime that has no tasks, and returns how many there were. */
+HIDDEN size_t aco_i_free_groups(runtime_t *runtime);
 
 /* ---- offload.c ---- */
 
@@ -953,6 +959,8 @@ HIDDEN void aco_i_begin_profile(loop_t *loop);
 HIDDEN void aco_i_end_profile(loop_t *loop);
 
 /* ---- watch.c ---- */
+/* Tells which tasks and how many groups of a runtime that ends were not joined. */
+HIDDEN void aco_i_tell_unjoined(const runtime_t *runtime, size_t ct_groups);
 /* Starts the watchdog, once, if ACO_WATCHDOG asks for it. */
 HIDDEN void aco_i_begin_watch(void);
 /* In a child after fork(), which has no watchdog until a runtime begins. */

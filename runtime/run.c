@@ -308,6 +308,7 @@ static int run_first(runtime_t *runtime, void *(*fn)(void *), void *arg, void **
     if (result != NULL) {
         *result = task->arg;
     }
+    aco_i_free_task(task);
     aco_i_release(args);
     return 0;
 }
@@ -449,6 +450,10 @@ void aco_i_end_runtime(runtime_t *runtime)
     end_loop(&runtime->loops[0]);
     for (int i = 0; i < runtime->ct_loops; i++) {
         close_descriptors(&runtime->loops[i]);
+    }
+    size_t ct_groups = aco_i_free_groups(runtime);
+    if (aco_i_is_watched) {
+        aco_i_tell_unjoined(runtime, ct_groups);
     }
     aco_i_free_chunks(runtime);
     aco_i_release(runtime);

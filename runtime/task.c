@@ -152,6 +152,18 @@ READS_RACILY void aco_i_each_task(runtime_t *runtime, void (*fn)(const aco_task_
     }
 }
 
+void aco_i_each_unjoined(const runtime_t *runtime, void (*fn)(const aco_task_t *, void *arg),
+                         void *arg)
+{
+    for (const struct chunk_s *chunk = runtime->chunks; chunk != NULL; chunk = chunk->next) {
+        for (size_t i = 0; i < CT_TASKS_A_CHUNK; i++) {
+            if (chunk->tasks[i].state == TASK_ENDED) {
+                fn(&chunk->tasks[i], arg);
+            }
+        }
+    }
+}
+
 /* ==== Start and end ========================================================================== */
 
 static __attribute__((noinline)) void end_task(void *result)

@@ -15,6 +15,7 @@
 #define SECOND INT64_C(1000000000)
 #define SHORTEST_TICK 1000000 /* ns */
 #define LONGEST_TICK 100000000
+#define CT_NAMED 8 /* tasks that were not joined, in a message */
 
 static struct {
     int64_t limit, tick;
@@ -113,6 +114,44 @@ static READS_RACILY void watch_loop(loop_t *loop)
         watch.told_at = now;
         tell(loop, task);
     }
+}
+
+/* ==== What was not joined ==================================================================== */
+
+typedef struct {
+    aco_i_text_t text;
+    uint64_t ct;
+} unjoined_t;
+
+static void put_unjoined(const aco_task_t *task, void *arg)
+{
+    unjoined_t *unjoined = (unjoined_t *)arg;
+    if (unjoined->ct++ < CT_NAMED) {
+        aco_i_put(&unjoined->text,
+                  unjoined->ct == 1 ? "aco: watchdog: never joined: task " : ", task ");
+        aco_i_put_number(&unjoined->text, task->id, 10);
+        aco_i_put_name(&unjoined->text, task);
+    }
+}
+
+void aco_i_tell_unjoined(const runtime_t *runtime, size_t ct_groups)
+{
+    unjoined_t unjoined = {.text = {.fd = STDERR_FILENO}};
+    aco_i_text_t *text = &unjoined.text;
+    aco_i_each_unjoined(runtime, put_unjoined, &unjoined);
+    if (unjoined.ct > CT_NAMED) {
+        aco_i_put(text, " and others, ");
+        aco_i_put_number(text, unjoined.ct, 10);
+        aco_i_put(text, " in all");
+    }
+    aco_i_put(text,
+              unjoined.ct == 0 ? "" : ": aco_join() what aco_spawn() returns, or use aco_go()\n");
+    if (ct_groups != 0) {
+        aco_i_put(text, "aco: watchdog: never joined: groups, ");
+        aco_i_put_number(text, ct_groups, 10);
+        aco_i_put(text, " in all: aco_group_join() what aco_group_new() returns\n");
+    }
+    aco_i_flush(text);
 }
 
 /* ==== The thread ============================================================================= */

@@ -158,6 +158,9 @@ check_watch_part() {
         "task 3 \"reader\": waits for a mutex .*\n$frames reads_and_locks\+.*\n  which is held by task 1 \"\"\n"
     tells threads 1 '^aco: watchdog: deadlock: all tasks wait for each other:\n(.*\n)*task 2 "": waits for a semaphore '
     tells stands 1 "^aco: watchdog: deadlock: all tasks wait for each other:\ntask 2 \"stands\": waits for a sender .*\n$frames receives\+"
+    WHAT="watchdog: what was not joined"
+    ACO_WATCHDOG=50ms "$TMP/watch_sample" unjoined 2>"$TMP/said"
+    says '\Aaco: watchdog: never joined: task 2 "spawned", (task \d+ "spawned"(, )?){7} and others, 9 in all: aco_join\(\) .*\naco: watchdog: never joined: groups, 10 in all: aco_group_join\(\) .*\n\z'
     WHAT="watchdog: a slow machine"
     for _ in 1 2 3; do
         timeout 100 bash -c 'while :; do :; done' &

@@ -299,6 +299,23 @@ static void stay_calm(void)
 
 /* ==== All of it ============================================================================== */
 
+static void *ends(void *arg)
+{
+    return arg;
+}
+
+static void join_too_little(void)
+{
+    aco_task_options_t options = {.name = "spawned"};
+    aco_task_t *task;
+    for (int i = 0; i < 10; i++) {
+        aco_go_with(&options, ends, NULL, &task);
+        aco_group_go(aco_group_new(), ends, NULL);
+    }
+    aco_join(task, NULL);
+    aco_group_join(aco_group_new());
+}
+
 static void *first(void *arg)
 {
     const char *what = (const char *)arg;
@@ -331,6 +348,8 @@ static void *first(void *arg)
     } else if (strcmp(what, "stands") == 0) {
         chan = aco_chan_new(sizeof(int), 0);
         aco_go_with(&options, receives, NULL, NULL);
+    } else if (strcmp(what, "unjoined") == 0) {
+        join_too_little();
     } else if (strcmp(what, "calm") == 0) {
         stay_calm();
     } else if (strcmp(what, "parked") == 0) {
