@@ -70,7 +70,7 @@ typedef struct {
     int ct_threads;  /* that run tasks, the caller included; 0: 1; ACO_ALL_PROCESSORS */
     size_t stack_sz; /* bytes of a task's stack; 0: 256 KiB, which are addresses: only pages that
                         were touched are memory, and not those of stacks that have been idle for
-                        a second */
+                        a second. At least 16 KiB, with which each call of this header works */
     size_t guard_sz; /* bytes below each stack that fault; 0: 64 KiB */
     int ct_offload;  /* most helper threads for aco_offload() and files; 0: 64 */
     int ct_offload_names; /* most for name look-ups; 0: 16 */
@@ -115,8 +115,10 @@ int aco_run_once(int64_t timeout);
 /* Options of a task; zero in a field is its default. */
 typedef struct {
     const char *name;   /* shown by messages and aco_print_tasks(); kept, not copied; NULL: none */
-    size_t stack_sz;    /* bytes of a stack of its own; 0: that of the runtime's options */
-    int shares_stack;   /* 1: on the share stack of its thread; it is copied while it waits */
+    size_t stack_sz;    /* bytes of a stack of its own, at least 16 KiB; 0: that of the runtime's
+                           options */
+    int shares_stack;   /* 1: on the share stack of its thread, whose size is that of the runtime's
+                           options; it is copied while it waits */
     int thread;         /* ACO_HERE, ACO_ANY or ACO_THREAD(n) */
     aco_group_t *group; /* that it belongs to; NULL: none */
 } aco_task_options_t;
@@ -137,9 +139,10 @@ aco_task_t *aco_spawn(void *(*fn)(void *), void *arg);
 
 /*
  * Makes a task as `options` say: by aco_spawn(), with `*task` as what that returns, or with NULL for
- * `task` by aco_go(). Fails also with EINVAL for a thread that does not exist, with ECANCELED for a
- * group that was cancelled, and with ENOMEM for a stack that can't be had. If there is none for the
- * time being when the task is to start, it starts later.
+ * `task` by aco_go(). Fails also with EINVAL for a thread that does not exist, for a stack below
+ * the least size, and for a size with `shares_stack`; with ECANCELED for a group that was
+ * cancelled, and with ENOMEM for a stack that can't be had. If there is none for the time being
+ * when the task is to start, it starts later.
  */
 int aco_go_with(const aco_task_options_t *options, void *(*fn)(void *), void *arg,
                 aco_task_t **task);

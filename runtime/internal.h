@@ -73,6 +73,7 @@
 /* Of what the hooks use, which may be a library of their own. */
 #define SHARED __attribute__((visibility("default")))
 #define NO_DEADLINE INT64_MAX
+#define LEAST_STACK_SZ ((size_t)16 << 10) /* bytes that a program may ask for */
 /* Of a function that reads, for people, what other threads may write meanwhile. */
 #define READS_RACILY __attribute__((no_sanitize_thread))
 

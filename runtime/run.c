@@ -373,9 +373,11 @@ static int check(const aco_run_options_t *o, void *(*fn)(void *))
     if (aco_i_loop != NULL || (co != NULL && !aco_is_main_co(co))) {
         return EBUSY;
     }
-    int makes_sense = o == NULL || (o->ct_threads >= ACO_ALL_PROCESSORS &&
-                                    o->ct_threads <= MAX_THREADS && o->guard_sz >> 10 < 1u << 23 &&
-                                    o->ct_offload >= 0 && o->ct_offload_names >= 0);
+    int makes_sense = o == NULL ||
+                      (o->ct_threads >= ACO_ALL_PROCESSORS && o->ct_threads <= MAX_THREADS &&
+                       (o->stack_sz == 0 || o->stack_sz >= LEAST_STACK_SZ) &&
+                       o->guard_sz >> 10 < 1u << 23 && o->ct_offload >= 0 &&
+                       o->ct_offload_names >= 0);
     return fn != NULL && makes_sense ? 0 : EINVAL;
 }
 

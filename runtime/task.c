@@ -374,6 +374,11 @@ static void offer(runtime_t *runtime, aco_task_t *task)
     }
 }
 
+static int has_valid_stack(const aco_task_options_t *o)
+{
+    return o->stack_sz == 0 || (o->stack_sz >= LEAST_STACK_SZ && !o->shares_stack);
+}
+
 /* Whether the task could have its stack if it started now. Of a stack no larger than the first
  * task's, that is known. -1 with ENOMEM. */
 static int check_stack_sz(const runtime_t *runtime, const aco_task_options_t *o)
@@ -393,7 +398,7 @@ static int check_stack_sz(const runtime_t *runtime, const aco_task_options_t *o)
 static void set_options(aco_task_t *task, const aco_task_options_t *o, loop_t *loop)
 {
     task->name = o->name;
-    task->stack_sz = o->shares_stack ? 0 : o->stack_sz;
+    task->stack_sz = o->stack_sz;
     task->shares_stack = o->shares_stack != 0;
     task->loop = o->thread > 0 ? &loop->runtime->loops[o->thread - 1] : loop;
 }
@@ -409,7 +414,7 @@ aco_task_t *aco_i_make(const aco_task_options_t *options, void *(*fn)(void *),
         return NULL;
     }
     runtime_t *runtime = loop->runtime;
-    if (o->thread < ACO_ANY || o->thread > runtime->ct_loops) {
+    if (o->thread < ACO_ANY || o->thread > runtime->ct_loops || !has_valid_stack(o)) {
         errno = EINVAL;
         return NULL;
     }
