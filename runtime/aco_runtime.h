@@ -314,6 +314,11 @@ int aco_wait_fd(int fd, int events);
 int aco_listen(const char *network, const char *address);
 int aco_dial(const char *network, const char *address);
 
+/* The text of gai_strerror(3) if the last aco_dial() or aco_listen() failed by a name look-up. The
+ * last one is that of the running task, or outside of tasks that of the thread. NULL if it has
+ * succeeded, or failed by something else, which errno tells. */
+const char *aco_lookup_error(void);
+
 /* ==== Buffered input ========================================================================= */
 
 /*

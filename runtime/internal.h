@@ -331,7 +331,8 @@ struct aco_task_s {
     char is_detached;
     lock_t lock;         /* of what stands between `joiner` and here */
     char shields_groups; /* that it made in an aco_shielded */
-    unsigned ct_locals;
+    uint16_t ct_locals;
+    signed char lookup_error; /* EAI_ of its last aco_dial() or aco_listen(); 0: none */
     aco_group_t *group; /* that it belongs to */
     aco_task_t *group_next, *group_prev;
     aco_group_t *groups; /* that it made */

@@ -120,22 +120,22 @@ static int lacks_descriptors(void)
 
 static int error_of(int result)
 {
-    if (result != EAI_SYSTEM && result != EAI_MEMORY && lacks_descriptors()) {
+    if (result == EAI_SYSTEM || (result != EAI_MEMORY && lacks_descriptors())) {
         return errno;
     }
-    return result == EAI_SYSTEM                            ? errno
-           : result == EAI_MEMORY                          ? ENOMEM
+    aco_i_self()->lookup_error = (signed char)result;
+    return result == EAI_MEMORY                            ? ENOMEM
            : result == EAI_AGAIN                           ? EAGAIN
            : result == EAI_SERVICE || result == EAI_FAMILY ? EINVAL
                                                            : ENOENT;
 }
 
-static int find(const network_t *network, const char *address, int is_passive,
+static int find(const char *name, const char *address, int is_passive, network_t *network,
                 addresses_t *addresses)
 {
+    aco_i_self()->lookup_error = 0;
     memset(addresses, 0, sizeof(*addresses));
-    if (address == NULL) {
-        errno = EINVAL;
+    if (parse_network(name, network) != 0) {
         return -1;
     }
     if (network->family == AF_UNIX) {
@@ -155,6 +155,12 @@ static int find(const network_t *network, const char *address, int is_passive,
         return -1;
     }
     return 0;
+}
+
+const char *aco_lookup_error(void)
+{
+    int error = aco_i_self()->lookup_error;
+    return error == 0 ? NULL : gai_strerror(error);
 }
 
 static void free_addresses(addresses_t *addresses)
@@ -223,7 +229,7 @@ int aco_listen(const char *network_name, const char *address)
     need(address, "aco_listen", "the address is NULL: pass \":0\", say");
     network_t network;
     addresses_t addresses;
-    if (parse_network(network_name, &network) != 0 || find(&network, address, 1, &addresses) != 0) {
+    if (find(network_name, address, 1, &network, &addresses) != 0) {
         return -1;
     }
     /* Without a host the address of IPv6 is for both families: it comes first. */
@@ -368,7 +374,7 @@ int aco_dial(const char *network_name, const char *address)
     need(address, "aco_dial", "the address is NULL: pass \":0\", say");
     network_t network;
     addresses_t addresses;
-    if (parse_network(network_name, &network) != 0 || find(&network, address, 0, &addresses) != 0) {
+    if (find(network_name, address, 0, &network, &addresses) != 0) {
         return -1;
     }
     int fd;

@@ -734,7 +734,7 @@ static int grow_locals(aco_task_t *task, size_t ct)
     }
     aco_i_release(task->locals);
     task->locals = locals;
-    task->ct_locals = (unsigned)ct;
+    task->ct_locals = (uint16_t)ct;
     return 0;
 }
 

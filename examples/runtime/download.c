@@ -109,6 +109,12 @@ static const char *fetch_from(download_t *d, int fd)
     return aco_close(out) == 0 || fault != NULL ? fault : strerror(errno);
 }
 
+static const char *why_not_dialled(void)
+{
+    const char *lookup = aco_lookup_error();
+    return lookup != NULL ? lookup : strerror(errno);
+}
+
 static const char *fetch(download_t *d)
 {
     const char *fault = parse(d);
@@ -118,7 +124,7 @@ static const char *fetch(download_t *d)
     aco_within(patience)
     {
         int fd = aco_dial("tcp", d->address);
-        fault = fd < 0 ? strerror(errno) : fetch_from(d, fd);
+        fault = fd < 0 ? why_not_dialled() : fetch_from(d, fd);
         aco_close(fd);
     }
     return fault;

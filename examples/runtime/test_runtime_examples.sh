@@ -427,6 +427,7 @@ check_download() {
     complains 'does not answer with 200' "http://$ADDRESS/nothing" "http://$ADDRESS/file1"
     complains 'it names no file' "http://$ADDRESS/"
     complains 'it is not http' "ftp://$ADDRESS/file"
+    complains 'Servname not supported' "http://127.0.0.1:no-such-service/file"
     stop web
     complains 'Connection refused' "http://$ADDRESS/file1"
     start faulty_web -d "$TMP/site" ADDRESS

@@ -673,6 +673,12 @@ static void look_up(void)
 int __wrap_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
                        struct addrinfo **list)
 {
+    if (node != NULL && strcmp(node, "busy.example") == 0 && !(hints->ai_flags & AI_NUMERICHOST)) {
+        return EAI_AGAIN;
+    }
+    if (node != NULL && strcmp(node, "no.example") == 0) {
+        return EAI_NONAME;
+    }
     if (node == NULL || strcmp(node, "slow.example") != 0 ||
         (hints->ai_flags & AI_NUMERICHOST) != 0) {
         return __real_getaddrinfo(node, service, hints, list);
@@ -768,6 +774,60 @@ static void names_are_looked_up(void **state)
     assert_int_equal(ct_failed, 0);
 }
 
+static int is_lookup_error(int error)
+{
+    const char *text = aco_lookup_error();
+    return text != NULL && strcmp(text, gai_strerror(error)) == 0;
+}
+
+static void *fails_to_find(void *arg)
+{
+    CHECK(aco_lookup_error() == NULL);
+    CHECK_FAILS(aco_dial("tcp", "no.example:80"), ENOENT);
+    CHECK(is_lookup_error(EAI_NONAME));
+    aco_sleep(MS); /* the other one has failed otherwise meanwhile */
+    CHECK(is_lookup_error(EAI_NONAME));
+    CHECK_FAILS(aco_listen("tcp", "no.example"), EINVAL);
+    CHECK(aco_lookup_error() == NULL);
+    CHECK_FAILS(aco_dial("tcp", "127.0.0.1:no-such-service"), EINVAL);
+    CHECK(is_lookup_error(EAI_SERVICE));
+    int fd = aco_listen("tcp", "127.0.0.1:0");
+    CHECK(fd >= 0 && aco_lookup_error() == NULL);
+    aco_close(fd);
+    aco_within(0)
+    {
+        CHECK_FAILS(aco_dial("tcp", "slow.example:80"), ETIMEDOUT);
+    }
+    CHECK(aco_lookup_error() == NULL);
+    return arg;
+}
+
+static void *fails_to_look(void *arg)
+{
+    CHECK_FAILS(aco_listen("tcp", "busy.example:0"), EAGAIN);
+    CHECK(is_lookup_error(EAI_AGAIN));
+    CHECK_FAILS(aco_dial("carrier pigeon", "no.example:0"), EINVAL);
+    CHECK(aco_lookup_error() == NULL);
+    return arg;
+}
+
+static void *two_fail(void *arg)
+{
+    CHECK(aco_go(fails_to_find, NULL) == 0 && aco_go(fails_to_look, NULL) == 0);
+    return arg;
+}
+
+static void a_lookup_tells_why_it_failed(void **state)
+{
+    (void)state;
+    sem_init(&answers, 0, 1);
+    run_tasks(two_fail, NULL);
+    ct_failed = 0;
+    assert_null(aco_lookup_error());
+    fails_to_look(NULL); /* outside of tasks */
+    assert_int_equal(ct_failed, 0);
+}
+
 static void *looks_up_too_long(void *arg)
 {
     struct addrinfo *list = NULL;
@@ -846,6 +906,7 @@ int main(void)
         cmocka_unit_test(files_are_read_and_written),
         cmocka_unit_test(a_fifo_waits_for_its_other_end),
         cmocka_unit_test(names_are_looked_up),
+        cmocka_unit_test(a_lookup_tells_why_it_failed),
         cmocka_unit_test(a_deadline_ends_a_slow_lookup),
     };
     return cmocka_run_group_tests_name("offload", tests, make_directory, remove_directory);
