@@ -34,6 +34,10 @@
  *   - Calls return 0 or what their contract says, or -1 (NULL) with errno. errno is the task's own:
  *     other tasks don't change it during a wait.
  *   - Calls made outside of a task block the thread, and know neither deadlines nor cancelling.
+ *   - aco_yield() in a task lets other tasks that are ready run first. It is no wait: neither a
+ *     deadline nor cancelling ends it. aco_exit() ends the task as if its function had returned
+ *     NULL; in a task of aco.hpp it aborts. In a coroutine that the task resumes, both are that
+ *     coroutine's.
  *   - Times are nanoseconds; points in time are of CLOCK_MONOTONIC.
  *   - Misuse that can be seen ends in one line on stderr and abort().
  *   - In a child after fork(), the runtime is off: the calling task goes on alone, as a thread
@@ -46,6 +50,7 @@
 
 #include "aco.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
@@ -193,7 +198,8 @@ int aco_sleep(int64_t ns);
 
 /*
  * A statement that runs the block behind it with a deadline `ns` from now: once it has passed, each
- * wait of the task in it fails with ETIMEDOUT. Within another one, the earlier deadline counts. The
+ * wait of the task in it fails with ETIMEDOUT. With 0 or less it has passed already: a call that
+ * need not wait may succeed, others fail. Within another one, the earlier deadline counts. The
  * block may be left by break, return and goto, but not by longjmp().
  *
  *     aco_within(1000000000) {
@@ -217,7 +223,11 @@ int aco_sleep(int64_t ns);
  */
 aco_group_t *aco_group_new(void);
 
-/* The same as aco_go() for a task of `group`. Fails with ECANCELED if that was cancelled. */
+/*
+ * The same as aco_go() for a task of `group`. Every task of the group's runtime may call it, on
+ * each of its threads, until aco_group_join() has begun; from then on, only tasks of the group may.
+ * Fails with ECANCELED if the group was cancelled. Aborts if it is NULL or of another runtime.
+ */
 int aco_group_go(aco_group_t *group, void *(*fn)(void *), void *arg);
 
 /* Cancels the tasks of `group`, now and to come, and the groups that these made. */

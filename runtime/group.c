@@ -62,6 +62,9 @@ int aco_i_group_keep(aco_group_t *group, void *word)
 
 int aco_i_enter_group(aco_group_t *group, aco_task_t *task)
 {
+    if (group->runtime != task->runtime) {
+        aco_i_misuse_of("aco_group_go", "the group is of another runtime: make one in each");
+    }
     lock(&group->runtime->lock);
     int is_cancelled = group->is_cancelled;
     if (!is_cancelled) {

@@ -264,6 +264,13 @@ typedef enum __attribute__((packed)) {
     TASK_IN_CHILD /* after it has called fork(); it has no loop then */
 } state_t;
 
+/* How the coroutine of a task ends. */
+typedef enum __attribute__((packed)) {
+    EXIT_EARLY,   /* by aco_exit(): its function does not return */
+    EXIT_MISUSED, /* the same in a task of a binding, whose function must */
+    EXIT_AT_END
+} exit_t;
+
 /* Why a task waits, for people. */
 typedef enum __attribute__((packed)) {
     FOR_NOTHING,
@@ -333,6 +340,7 @@ struct aco_task_s {
     char shields_groups; /* that it made in an aco_shielded */
     uint16_t ct_locals;
     signed char lookup_error; /* EAI_ of its last aco_dial() or aco_listen(); 0: none */
+    exit_t exit;
     aco_group_t *group; /* that it belongs to */
     aco_task_t *group_next, *group_prev;
     aco_group_t *groups; /* that it made */
@@ -663,6 +671,8 @@ HIDDEN void aco_i_free_task(aco_task_t *task);
 HIDDEN int aco_i_start(loop_t *loop, aco_task_t *task, aco_share_stack_t *stack);
 /* Drops the frames of a suspended task, so that it begins anew. */
 HIDDEN void aco_i_reset(aco_task_t *task);
+/* After aco_exit() in a task: has it begin anew, to do what is left to do in it. */
+HIDDEN void aco_i_end_early(loop_t *loop, aco_task_t *task);
 /* What is left to do after the last switch from a task. */
 HIDDEN void aco_i_reap(loop_t *loop, aco_task_t *task);
 /* Gives the memory of idle stacks back if they have been idle for long; is called before the loop

@@ -339,6 +339,7 @@ static inline int may_end_in_place(const loop_t *loop, const aco_task_t *task)
 void aco_i_end_in_place(loop_t *loop, aco_task_t *task)
 {
     if (!may_end_in_place(loop, task)) {
+        task->exit = EXIT_AT_END;
         aco_exit();
     }
     aco_t *co = task->co;
@@ -520,9 +521,12 @@ static INLINE aco_task_t *switch_to(loop_t *loop, aco_task_t *task)
     if (task == NULL) {
         /* it has ended in place */
     } else if (task->state == TASK_RUNNING) {
-        if (task->co->is_end) {
+        if (task->co->is_end && aco_likely(task->exit == EXIT_AT_END)) {
             aco_i_reap(loop, task);
             retry_starved(loop);
+        } else if (task->co->is_end) {
+            aco_i_end_early(loop, task);
+            push_ready(loop, task);
         } else { /* aco_yield() */
             task->error = *loop->error;
             task->suspended = task->co;

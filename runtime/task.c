@@ -187,6 +187,24 @@ static void enter_task(void)
     }
 }
 
+static void enter_end(void)
+{
+    end_task(NULL);
+    enter_task(); /* of the task that the coroutine was left to */
+}
+
+void aco_i_end_early(loop_t *loop, aco_task_t *task)
+{
+    if (task->exit == EXIT_MISUSED) {
+        loop->running = task;
+        aco_i_misuse_of("aco_exit",
+                        "it would skip destructors and lose the result of the task: "
+                        "return from its callable");
+    }
+    aco_reset(task->co, enter_end, loop);
+    task->suspended = task->co;
+}
+
 /* The share stack of a loop; NULL with ENOMEM. */
 static aco_share_stack_t *share_stack_of(loop_t *loop)
 {
@@ -431,6 +449,7 @@ aco_task_t *aco_i_make(const aco_task_options_t *options, void *(*fn)(void *),
     if (place != NULL) {
         place(task->storage, arg);
         task->arg = task->storage;
+        task->exit = EXIT_MISUSED;
     }
     ACO_I_PROBE(create, task, task->name);
     add_to(&runtime->ct_tasks, 1);

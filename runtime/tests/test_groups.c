@@ -292,9 +292,52 @@ static void groups_are_shielded(void **state)
     run_tasks(shields_from_deadlines, NULL);
 }
 
+/* ==== Who adds tasks ========================================================================= */
+
+/* As a task of the group, while it is joined. */
+static void *adds_more(void *group)
+{
+    for (int i = 0; i < 10; i++) {
+        CHECK(aco_sleep(MS / 10) == 0);
+        CHECK(aco_group_go((aco_group_t *)group, ends_late, NULL) == 0);
+    }
+    return NULL;
+}
+
+static void *adds_once(void *group)
+{
+    CHECK(aco_group_go((aco_group_t *)group, adds_more, group) == 0);
+    return NULL;
+}
+
+/* Tasks of other threads, which are not of the group, do before it is joined. */
+static void *lets_others_add(void *arg)
+{
+    aco_group_t *group = aco_group_new();
+    aco_task_t *tasks[3];
+    ct_ended = 0;
+    for (int i = 0; i < 3; i++) {
+        aco_task_options_t options = {.thread = ACO_THREAD(i)};
+        CHECK(aco_go_with(&options, adds_once, group, &tasks[i]) == 0);
+    }
+    for (int i = 0; i < 3; i++) {
+        CHECK(aco_join(tasks[i], NULL) == 0);
+    }
+    CHECK(aco_group_join(group) == 0);
+    CHECK(ct_ended == 30);
+    return arg;
+}
+
+static void others_add_to_a_group(void **state)
+{
+    (void)state;
+    run_tasks_on(3, lets_others_add, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(others_add_to_a_group),
         cmocka_unit_test(groups_end_together),
         cmocka_unit_test(deep_groups_are_cancelled),
         cmocka_unit_test(groups_are_shielded),

@@ -150,6 +150,121 @@ static void waits_for(lent_t lent)
     aco_go_with(&options, waits_for_lent, (void *)(intptr_t)lent, NULL);
 }
 
+/* The calls that pass a local of such a stack to another task. */
+typedef enum { BY_GO, BY_SPAWN, BY_GO_WITH, BY_GROUP_GO, BY_OFFLOAD } passing_t;
+
+static void pass_local(passing_t passing)
+{
+    int local = 1;
+    switch (passing) {
+    case BY_GO:
+        aco_go(does_nothing, &local);
+        break;
+    case BY_SPAWN:
+        aco_spawn(does_nothing, &local);
+        break;
+    case BY_GO_WITH:
+        aco_go_with(NULL, does_nothing, &local, NULL);
+        break;
+    case BY_GROUP_GO:
+        aco_group_go(aco_group_new(), does_nothing, &local);
+        break;
+    case BY_OFFLOAD:
+        aco_offload(does_nothing, &local);
+        break;
+    }
+}
+
+static void *passes_local(void *passing)
+{
+    pass_local((passing_t)(intptr_t)passing);
+    return NULL;
+}
+
+static void passes_lent(passing_t passing)
+{
+    aco_task_options_t options = {.shares_stack = 1};
+    aco_go_with(&options, passes_local, (void *)(intptr_t)passing, NULL);
+}
+
+static void passes_in_coroutine(void)
+{
+    pass_local(*(const passing_t *)aco_get_arg());
+    aco_exit();
+}
+
+/* In a coroutine on a share stack, of which there are two. */
+static void passes_from_coroutine(passing_t passing)
+{
+    aco_share_stack_t *stack = aco_share_stack_new(0);
+    aco_create(aco_get_co(), stack, 0, calls_nothing, NULL);
+    aco_resume(aco_create(aco_get_co(), stack, 0, passes_in_coroutine, &passing));
+}
+
+/* Sanitizers see these themselves. */
+#if defined(ACO_USE_ASAN) || defined(ACO_USE_TSAN)
+#define CALLS_OF_FREED(X)
+#else
+static aco_chan_t *freed_chan(void)
+{
+    aco_chan_t *freed = aco_chan_new(sizeof(item), 1);
+    aco_chan_free(freed);
+    return freed;
+}
+
+static void selects_freed(const void *send)
+{
+    aco_case_t c = {.chan = freed_chan(), .send = send, .recv = send == NULL ? &item : NULL};
+    aco_select(&c, 1, 1);
+}
+
+#define CALLS_OF_FREED(X)                                                                          \
+    X("aco_chan_send", aco_chan_send(freed_chan(), &item))                                         \
+    X("aco_chan_recv", aco_chan_recv(freed_chan(), &item))                                         \
+    X("aco_chan_try_send", aco_chan_try_send(freed_chan(), &item))                                 \
+    X("aco_chan_try_recv", aco_chan_try_recv(freed_chan(), &item))                                 \
+    X("aco_chan_close", aco_chan_close(freed_chan()))                                              \
+    X("aco_chan_free", aco_chan_free(freed_chan()))                                                \
+    X("aco_select", selects_freed(&item))                                                          \
+    X("aco_select", selects_freed(NULL))
+#endif
+
+static void *adds_to(void *group)
+{
+    aco_group_go((aco_group_t *)group, does_nothing, NULL);
+    return NULL;
+}
+
+static void *runs_adding_to(void *group)
+{
+    aco_run(NULL, adds_to, group, NULL);
+    return NULL;
+}
+
+static void adds_from_another_runtime(void)
+{
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, runs_adding_to, aco_group_new()) == 0);
+    pthread_join(thread, NULL);
+}
+
+static void *exits(void *storage)
+{
+    (void)storage;
+    aco_exit();
+    return NULL;
+}
+
+static void places(void *storage, void *arg)
+{
+    *(void **)storage = arg;
+}
+
+static void exits_from_a_binding(void)
+{
+    aco_i_spawn_in(NULL, exits, places, NULL, NULL);
+}
+
 static void counts_too_many(void)
 {
     aco_wait_group_t wait_group = {.ct = INT64_MAX};
@@ -243,6 +358,18 @@ static void frees_broadcast_under_end(void)
     X("aco_go_with", goes_without_function())                                                      \
     X("aco_group_go", aco_group_go(NULL, does_nothing, NULL))                                      \
     X("aco_group_go", aco_group_go(aco_group_new(), NULL, NULL))                                   \
+    X("aco_group_go", adds_from_another_runtime())                                                 \
+    X("aco_go", passes_lent(BY_GO))                                                                \
+    X("aco_spawn", passes_lent(BY_SPAWN))                                                          \
+    X("aco_go_with", passes_lent(BY_GO_WITH))                                                      \
+    X("aco_group_go", passes_lent(BY_GROUP_GO))                                                    \
+    X("aco_offload", passes_lent(BY_OFFLOAD))                                                      \
+    X("aco_go", passes_from_coroutine(BY_GO))                                                      \
+    X("aco_spawn", passes_from_coroutine(BY_SPAWN))                                                \
+    X("aco_go_with", passes_from_coroutine(BY_GO_WITH))                                            \
+    X("aco_group_go", passes_from_coroutine(BY_GROUP_GO))                                          \
+    X("aco_offload", passes_from_coroutine(BY_OFFLOAD))                                            \
+    X("aco_exit", exits_from_a_binding())                                                          \
     X("aco_group_cancel", aco_group_cancel(NULL))                                                  \
     X("aco_group_join", aco_group_join(NULL))                                                      \
     X("aco_group_join", joins_its_own())                                                           \
@@ -340,7 +467,8 @@ static void frees_broadcast_under_end(void)
     X("aco_group_join", aco_i_group_join(NULL, &word))                                             \
     X("aco_i_group_join", aco_i_group_join(aco_group_new(), NULL))                                 \
     X("aco_i_go_parked", aco_i_go_parked(NULL, NULL))                                              \
-    X("aco_i_go_later", aco_i_go_later(0, NULL, NULL))
+    X("aco_i_go_later", aco_i_go_later(0, NULL, NULL))                                             \
+    CALLS_OF_FREED(X)
 
 /* In a task: the misuse of which `arg` is the line of CALLS. */
 static void *misuses(void *arg)

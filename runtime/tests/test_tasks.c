@@ -57,13 +57,33 @@ static void *runs_another(void *arg)
     return arg;
 }
 
+#define LEAST_STACK ((size_t)16 << 10)
+
+static void *asks_for_odd_stacks(void *arg)
+{
+    static const aco_task_options_t odd[] = {
+        {.stack_sz = 10},
+        {.stack_sz = LEAST_STACK - 1},
+        {.stack_sz = LEAST_STACK, .shares_stack = 1},
+    };
+    for (size_t i = 0; i < ARRAY_SZ(odd); i++) {
+        CHECK_FAILS(aco_go_with(&odd[i], adds_one, NULL, NULL), EINVAL);
+    }
+    return arg;
+}
+
 static void refuses_what_makes_no_sense(void **state)
 {
     (void)state;
     run_tasks(runs_another, NULL);
-    aco_run_options_t options = {.ct_threads = -2};
-    assert_int_equal(aco_run(&options, adds_one, NULL, NULL), -1);
-    assert_int_equal(errno, EINVAL);
+    run_tasks(asks_for_odd_stacks, NULL);
+    static const aco_run_options_t odd[] = {
+        {.ct_threads = -2}, {.stack_sz = 100}, {.stack_sz = LEAST_STACK - 1}};
+    for (size_t i = 0; i < ARRAY_SZ(odd); i++) {
+        errno = 0;
+        assert_int_equal(aco_run(&odd[i], adds_one, NULL, NULL), -1);
+        assert_int_equal(errno, EINVAL);
+    }
     assert_int_equal(aco_run(NULL, NULL, NULL, NULL), -1);
     assert_int_equal(errno, EINVAL);
     assert_int_equal(aco_go(adds_one, NULL), -1);
@@ -71,6 +91,37 @@ static void refuses_what_makes_no_sense(void **state)
     assert_null(aco_spawn(adds_one, NULL));
     assert_null(aco_self());
     assert_null(aco_group_new());
+}
+
+/* Makes the calls that need most stack, in a task that has the least. */
+static void *calls_much(void *arg)
+{
+    int listener = aco_listen("tcp", ":0");
+    FILE *nowhere = fopen("/dev/null", "we");
+    CHECK(listener >= 0 && nowhere != NULL);
+    aco_print_tasks(nowhere);
+    aco_print_metrics(nowhere);
+    fprintf(nowhere, "%f\n", 0.1);
+    fclose(nowhere);
+    CHECK(aco_dial("tcp", "127.0.0.1") < 0);
+    CHECK(aco_close(listener) == 0);
+    return arg;
+}
+
+static void *has_the_least_stack(void *arg)
+{
+    aco_task_options_t options = {.stack_sz = LEAST_STACK};
+    CHECK(aco_go_with(&options, calls_much, NULL, NULL) == 0);
+    return calls_much(arg);
+}
+
+static void the_least_stack_is_enough(void **state)
+{
+    (void)state;
+    aco_run_options_t options = {.stack_sz = LEAST_STACK};
+    ct_failed = 0;
+    assert_int_equal(aco_run(&options, has_the_least_stack, NULL, NULL), 0);
+    assert_int_equal(ct_failed, 0);
 }
 
 /* ==== Order ================================================================================== */
@@ -100,6 +151,153 @@ static void tasks_that_yield_take_turns(void **state)
 {
     (void)state;
     run_tasks(lets_two_write, NULL);
+}
+
+static void *yields_anyway(void *arg)
+{
+    aco_task_cancel(aco_self());
+    aco_within(0)
+    {
+        writes_thrice("x");
+    }
+    return arg;
+}
+
+static void *lets_one_go_on(void *arg)
+{
+    order[0] = '\0';
+    CHECK(aco_join(aco_spawn(yields_anyway, NULL), NULL) == 0);
+    CHECK(strcmp(order, "xxx") == 0);
+    return arg;
+}
+
+static void a_yield_is_no_wait(void **state)
+{
+    (void)state;
+    run_tasks(lets_one_go_on, NULL);
+}
+
+/* ==== aco_exit() ============================================================================= */
+
+static aco_key_t exit_key;
+static int ct_destroyed;
+
+static void destroys_late(void *value)
+{
+    CHECK(value == &exit_key && aco_sleep(MS / 10) == 0);
+    ct_destroyed++;
+}
+
+static void exit_in_a_call(void)
+{
+    CHECK(aco_setspecific(exit_key, &exit_key) == 0);
+    CHECK(aco_sleep(MS / 10) == 0);
+    aco_exit();
+}
+
+static void *leaves_by_exit(void *arg)
+{
+    exit_in_a_call();
+    CHECK(0);
+    return arg;
+}
+
+static void *joins_those_that_exit(void *arg)
+{
+    static const aco_task_options_t options[] = {
+        {.name = "pool"}, {.shares_stack = 1}, {.stack_sz = 100000}, {.thread = ACO_ANY}};
+    ct_destroyed = 0;
+    for (int i = 0; i < 40; i++) {
+        void *result = arg;
+        aco_task_t *task;
+        CHECK(aco_go_with(&options[i % 4], leaves_by_exit, &exit_key, &task) == 0);
+        CHECK(aco_join(task, &result) == 0 && result == NULL);
+        CHECK(ct_destroyed == i + 1);
+        CHECK(aco_join(aco_spawn(adds_one, &order[i]), &result) == 0 && result == &order[i + 1]);
+    }
+    aco_exit();
+    return arg;
+}
+
+static void a_task_may_exit(void **state)
+{
+    (void)state;
+    aco_run_options_t options = {.ct_threads = 2};
+    void *result = &options;
+    assert_int_equal(aco_key_create(&exit_key, destroys_late), 0);
+    ct_failed = 0;
+    assert_int_equal(aco_run(&options, joins_those_that_exit, &options, &result), 0);
+    assert_int_equal(ct_failed, 0);
+    assert_null(result);
+}
+
+/* ==== Arguments ============================================================================== */
+
+static void *sets(void *arg)
+{
+    *(int *)arg = 1;
+    return arg;
+}
+
+static void pass_to_all(int *value)
+{
+    aco_task_t *task;
+    aco_group_t *group = aco_group_new();
+    *value = 0;
+    CHECK(aco_join(aco_spawn(sets, value), NULL) == 0 && *value == 1);
+    *value = 0;
+    CHECK(aco_go(sets, value) == 0 && aco_sleep(0) == 0 && *value == 1);
+    *value = 0;
+    CHECK(aco_go_with(NULL, sets, value, &task) == 0);
+    CHECK(aco_join(task, NULL) == 0 && *value == 1);
+    *value = 0;
+    CHECK(aco_group_go(group, sets, value) == 0);
+    CHECK(aco_group_join(group) == 0 && *value == 1);
+}
+
+static void passes_local_of_coroutine(void)
+{
+    int local;
+    pass_to_all(&local);
+    aco_exit();
+}
+
+/* Arguments that stay where they are while the task waits are allowed. */
+static void *passes_all(void *arg)
+{
+    static int in_static_memory;
+    int *on_heap = (int *)malloc(sizeof(*on_heap));
+    aco_share_stack_t *stack = aco_share_stack_new(0);
+    aco_t *co = aco_create(aco_get_co(), stack, 0, passes_local_of_coroutine, NULL);
+    pass_to_all(&in_static_memory);
+    pass_to_all(on_heap);
+    pass_to_all((int *)arg);
+    aco_resume(co);
+    CHECK(co->is_end);
+    aco_destroy(co);
+    aco_share_stack_destroy(stack);
+    free(on_heap);
+    return NULL;
+}
+
+static void *passes_arguments(void *arg)
+{
+    int local;
+    aco_task_options_t options = {.shares_stack = 1};
+    aco_task_t *task;
+    CHECK(aco_go_with(&options, passes_all, &local, &task) == 0);
+    CHECK(aco_join(task, NULL) == 0);
+    passes_all(&local);
+    return arg;
+}
+
+static void arguments_lie_where_they_stay(void **state)
+{
+    (void)state;
+#ifdef ACO_CONFIG_STRESS
+    skip(); /* all frames move */
+#endif
+    run_tasks(passes_arguments, NULL);
 }
 
 static void *keeps_errno(void *arg)
@@ -203,6 +401,16 @@ static void *sleeps_in_order(void *arg)
         CHECK(aco_deadline() == outer);
     }
     CHECK(aco_now() - before >= 5 * MS && aco_now() - before < 900 * MS);
+    for (int64_t past = 0; past >= -5 * MS; past -= 5 * MS) {
+        aco_within(past)
+        {
+            CHECK(aco_deadline() <= aco_now());
+            CHECK_FAILS(aco_sleep(MS), ETIMEDOUT);
+            CHECK_FAILS(aco_park(), ETIMEDOUT);
+            aco_mutex_t mutex = {0};
+            CHECK(aco_mutex_lock(&mutex) == 0); /* it need not wait */
+        }
+    }
     CHECK(aco_deadline() == INT64_MAX);
     CHECK(aco_sleep(MS) == 0);
     return arg;
@@ -687,7 +895,11 @@ int main(void)
         cmocka_unit_test(runs_and_returns_a_result),
         cmocka_unit_test(ends_when_all_tasks_have),
         cmocka_unit_test(refuses_what_makes_no_sense),
+        cmocka_unit_test(the_least_stack_is_enough),
         cmocka_unit_test(tasks_that_yield_take_turns),
+        cmocka_unit_test(a_yield_is_no_wait),
+        cmocka_unit_test(a_task_may_exit),
+        cmocka_unit_test(arguments_lie_where_they_stay),
         cmocka_unit_test(errno_is_the_tasks_own),
         cmocka_unit_test(a_task_is_joined),
         cmocka_unit_test(waits_end_at_deadlines),
