@@ -606,9 +606,11 @@ int aco_wait_signal(const sigset_t *set, siginfo_t *info);
 
 /* With ACO_WATCHDOG=50ms or so in the environment, a thread tells on stderr which task has kept
  * its thread for longer, which tasks wait for each other for ever, and who holds a lock while
- * others want it. With ACO_TRACE=FILE, when each task ran, waited and was woken is written into the
- * file, in the Trace Event Format; with ACO_PROFILE=FILE, where tasks spend processor time, as
- * collapsed stacks. */
+ * others want it; and, when a runtime ends, which of its tasks and groups were never joined. With
+ * ACO_TRACE=FILE, when each task ran, waited and was woken is written into the file, in the Trace
+ * Event Format; with ACO_PROFILE=FILE, where tasks spend processor time, as collapsed stacks. Both
+ * are whole if the process ends by exit(), or by a SIGHUP, SIGINT or SIGTERM that it has no handler
+ * for. */
 
 /* Prints the tasks of the process that have not ended: id, name, state, what each waits for and
  * since when, deadline, bytes of its stack that it uses, and a backtrace. Tasks that wait for the

@@ -21,6 +21,7 @@
  *   text.c    text without malloc; cfi.c, unwind.c: backtraces; symbols.c: names of places
  *   places.c  where tasks are; print.c: the list of them; report.c: that on signals
  *   metrics.c numbers; trace.c, trace_file.c: the trace; profile.c: the profile
+ *   finish.c  both when a signal ends the process
  *   watch.c   the watchdog
  *   knots.c   which tasks wait for others; deadlocks.c: those that do so for ever
  *   files.c   files; names.c: name look-ups
@@ -964,11 +965,19 @@ HIDDEN void aco_i_trace_look(loop_t *loop, const aco_task_t *last_before);
 HIDDEN void aco_i_trace_wake(const loop_t *loop, aco_task_t *task);
 HIDDEN void aco_i_trace_begin_run(loop_t *loop, const aco_task_t *task);
 HIDDEN void aco_i_trace_end_run(loop_t *loop, aco_task_t *task);
+/* Writes what there is, and the end of the file, if there is one. */
+HIDDEN void aco_i_finish_trace(void);
 
 /* ---- profile.c ---- */
 /* Has the loop of the caller's thread sampled if ACO_PROFILE asks for it, and no more. */
 HIDDEN void aco_i_begin_profile(loop_t *loop);
 HIDDEN void aco_i_end_profile(loop_t *loop);
+/* Writes the file for the last time, if there is one. */
+HIDDEN void aco_i_finish_profile(void);
+
+/* ---- finish.c ---- */
+/* Has both done before a signal ends the process. */
+HIDDEN void aco_i_finish_on_signals(void);
 
 /* ---- watch.c ---- */
 /* Tells which tasks and how many groups of a runtime that ends were not joined. */
@@ -999,6 +1008,8 @@ HIDDEN int aco_i_ct_own_threads(void);
 HIDDEN void aco_i_begin_printing(void);
 /* In a child after fork(): the threads are the parent's. */
 HIDDEN void aco_i_forget_threads(void);
+/* Has the process end by the signal now, whatever is blocked. */
+HIDDEN void aco_i_die_of(int number);
 /* Whether a list is printed because the process ends. */
 HIDDEN int aco_i_is_dying(void);
 /* Whether a handler may list or walk tasks on the stack that it has. */

@@ -61,6 +61,7 @@ static struct {
     int fd;                /* < 0: no profile is asked for */
     pid_t pid;
     int has_failed; /* something was said about it */
+    int is_whole;   /* the file, which is not written again */
     int ct_loops;
     profile_t *first;
 } all = {.mutex = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
@@ -320,9 +321,14 @@ static void put_lines(line_t *lines, size_t ct, char *texts)
     }
 }
 
-/* Writes all that was counted so far; to a pipe, at the exit alone. Under the mutex. */
-static void write_file(int is_exit)
+/* Writes all that was counted so far; to a pipe, at the end of the process alone. Under the
+ * mutex. */
+static void write_file(int is_end)
 {
+    if (all.is_whole) {
+        return;
+    }
+    all.is_whole = is_end;
     char *texts = NULL;
     size_t sz;
     lines_t lines = {.text = {.stream = open_memstream(&texts, &sz)}};
@@ -333,7 +339,7 @@ static void write_file(int is_exit)
     }
     aco_i_find_modules();
     aco_i_begin_places();
-    for (const profile_t *p = all.first; p != NULL && (is_file || is_exit); p = p->next) {
+    for (const profile_t *p = all.first; p != NULL && (is_file || is_end); p = p->next) {
         add_profile(&lines, p);
     }
     aco_i_end_places();
@@ -345,25 +351,26 @@ static void write_file(int is_exit)
     free(texts);
 }
 
-/* Says so if the caller's thread can't have had all its samples. Under the mutex. */
-static void check_signal(void)
+/* Says so if a loop's thread can't have had all its samples. Under the mutex. */
+static void check_signal(int is_own_thread)
 {
     struct sigaction action;
     sigset_t blocked;
     if (sigaction(SIGPROF, NULL, &action) == 0 &&
         (!(action.sa_flags & SA_SIGINFO) || action.sa_sigaction != handle)) {
         say("the program has set a handler of its own for SIGPROF: samples are missing", "");
-    } else if (pthread_sigmask(SIG_BLOCK, NULL, &blocked) == 0 && sigismember(&blocked, SIGPROF)) {
+    } else if (is_own_thread && pthread_sigmask(SIG_BLOCK, NULL, &blocked) == 0 &&
+               sigismember(&blocked, SIGPROF)) {
         say("the program has blocked SIGPROF: samples are missing", "");
     }
 }
 
-static void write_at_exit(void)
+void aco_i_finish_profile(void)
 {
-    if (getpid() == all.pid) { /* not a child's end */
+    if (getpid() == all.pid) { /* not a child's end, and a profile is asked for */
         pthread_mutex_lock(&all.mutex);
         if (all.ct_loops != 0) {
-            check_signal();
+            check_signal(aco_i_loop != NULL);
         }
         write_file(1);
         pthread_mutex_unlock(&all.mutex);
@@ -400,7 +407,8 @@ static void begin_file(void)
     }
     all.pid = getpid();
     aco_i_find_modules();
-    atexit(write_at_exit);
+    atexit(aco_i_finish_profile);
+    aco_i_finish_on_signals();
 }
 
 /* A profile that is free, or a new one, which stays in the list; NULL: no memory. Under the
@@ -489,7 +497,7 @@ void aco_i_end_profile(loop_t *loop)
         syscall(SYS_timer_delete, profile->timer);
     }
     pthread_mutex_lock(&all.mutex);
-    check_signal();
+    check_signal(1);
     profile->loop = NULL;
     if (--all.ct_loops == 0) {
         write_file(0);

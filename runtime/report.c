@@ -138,8 +138,7 @@ int aco_i_is_dying(void)
     return __atomic_load_n(&fatal.printing, __ATOMIC_RELAXED) != 0;
 }
 
-/* Has the process end by the signal now, whatever is blocked. */
-static void die_of(int number)
+void aco_i_die_of(int number)
 {
     struct sigaction action = {.sa_handler = SIG_DFL};
     sigset_t set;
@@ -194,7 +193,7 @@ static void print_and_die(int number, siginfo_t *info, void *ucontext)
         for (int i = 0; fatal.tid != tid && i < 10; i++) {
             aco_i_libc.poll(NULL, 0, 1000); /* another thread prints, and ends the process */
         }
-        die_of(none);
+        aco_i_die_of(none);
     }
     fatal.tid = tid;
     fatal.registers = aco_i_interrupted(ucontext);

@@ -352,9 +352,9 @@ static void *write_file(void *arg)
 }
 
 /* Viewers do without the end of the list, where the process was killed. */
-static void end_file(void)
+void aco_i_finish_trace(void)
 {
-    if (getpid() != all.pid) { /* a child's end */
+    if (getpid() != all.pid) { /* a child's end, or no trace is asked for */
         return;
     }
     pthread_mutex_lock(&all.mutex);
@@ -383,7 +383,8 @@ static void begin_file(void)
     calibrate();
     all.start = now();
     all.pid = getpid();
-    atexit(end_file);
+    atexit(aco_i_finish_trace);
+    aco_i_finish_on_signals();
     if (aco_i_start_thread(write_file, NULL) != 0) {
         fprintf(stderr, "aco: ACO_TRACE: no thread for it: %s\n", strerror(errno));
     }

@@ -5,7 +5,7 @@
 # with their backtraces, alive and when the program dies; the watchdog; the trace; the profile; the
 # probes, and the scripts of tools/trace that use them.
 #
-# parts: list watch trace profile probes
+# parts: list watch trace profile ends probes
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -316,6 +316,79 @@ check_profile_part() {
     on_each_foreign profile_foreign
 }
 
+# ==== Ends by a signal ============================================================================
+
+readonly WHOLE='
+import json, re, sys
+events = json.load(open(sys.argv[1], encoding="utf-8"))
+assert any(e["name"] == "is_busy" for e in events if e["ph"] == "X"), "no slice"
+stacks = open(sys.argv[2], encoding="utf-8").read()
+assert re.search(r"^is_busy;.*allocate_and_write.* [0-9]+$", stacks, re.M), "no stack"
+assert re.fullmatch(r"([^;\n]+(;[^;\n]+)* [0-9]+\n)+", stacks), "no collapsed stacks"'
+
+# are_whole: the files of the sample are.
+are_whole() {
+    must "$WHAT: its files" python3 -c "$WHOLE" "$TMP/trace" "$TMP/profile"
+}
+
+# ends STATUS ARGUMENT...: of the sample, which leaves both files whole.
+ends() {
+    WHAT="ends: ${*:2}"
+    rm -f "$TMP/trace" "$TMP/profile"
+    run_to_death env ACO_TRACE="$TMP/trace" ACO_PROFILE="$TMP/profile" timeout --foreground 100 \
+        "$TMP/ending_sample" "${@:2}"
+    [[ ! -s $TMP/said ]] || fail "$WHAT: it says $(<"$TMP/said")"
+    ((STATUS == $1)) || fail "$WHAT: status $STATUS instead of $1"
+    are_whole
+    echo "$WHAT: the files are whole"
+}
+
+# Ends the sample, which goes on otherwise, at some time.
+end_at_random() {
+    rm -f "$TMP/trace" "$TMP/profile"
+    ACO_TRACE=$TMP/trace ACO_PROFILE=$TMP/profile "$TMP/ending_sample" goes_on 2>"$TMP/said" &
+    SAMPLE=$!
+    sleep "0.$((RANDOM % 4 + 1))$((RANDOM % 10))"
+    kill -TERM "$SAMPLE"
+    STATUS=0
+    wait "$SAMPLE" 2>/dev/null || STATUS=$?
+    ((STATUS == 143)) || fail "$WHAT: status $STATUS: $(<"$TMP/said")"
+    are_whole
+}
+
+check_ends_part() {
+    local number compiler begin fifo
+    need python3:python3
+    read -ra compiler <<<"$CC"
+    build ending_sample "${compiler[@]}" -O2 -DPROFILE_HZ=1000
+    for number in 1 2 15; do
+        ends $((128 + number)) by "$number"
+    done
+    ends 3 handles 15
+    ends 0 forks 15
+    WHAT="ends: wherever it is"
+    for _ in {1..10}; do
+        end_at_random
+    done
+    echo "$WHAT"
+    # Nobody reads the trace: the first signal can't have it whole.
+    WHAT="ends: a file that is stuck"
+    mkfifo "$TMP/fifo"
+    exec {fifo}<>"$TMP/fifo"
+    ACO_TRACE=$TMP/fifo "$TMP/ending_sample" goes_on &
+    SAMPLE=$!
+    sleep 1
+    kill -TERM "$SAMPLE"
+    sleep 2
+    kill -0 "$SAMPLE" || fail "$WHAT: it does not wait"
+    begin=$SECONDS
+    kill -TERM "$SAMPLE"
+    wait "$SAMPLE" 2>/dev/null || STATUS=$?
+    ((STATUS == 143 && SECONDS - begin < 20)) || fail "$WHAT: status $STATUS"
+    exec {fifo}>&-
+    echo "$WHAT"
+}
+
 # ==== Probes ======================================================================================
 
 readonly PROBES=(create start park unpark resume end evict offload)
@@ -380,7 +453,7 @@ check_probes_part() {
     echo "tools/trace"
 }
 
-(($# == 0)) && set -- list watch trace profile probes
+(($# == 0)) && set -- list watch trace profile ends probes
 for part; do
     "check_${part}_part"
 done
