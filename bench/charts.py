@@ -26,6 +26,7 @@ CHARTED = r"^(?!.*(acosw|-m32|aco_cancel|callcc|1\.81)|aco standalone, own)"
 # shape, for readers who don't see all colours.
 KINDS = ["main", "guard", "co", "other", "saved"]
 SHAPES = ["circle", "diamond", "square", "triangle", "wedge"]
+DASHES = ["", "7 4", "2 3"]  # of curves, once all kinds are taken
 
 # Pixels.
 WIDTH = 960        # at least
@@ -45,11 +46,12 @@ Points = list[tuple[float, float]]
 
 @dataclass
 class Series:
-    """Values with a colour and a shape of their own."""
+    """Values with a colour, a shape and a dash of which no other series of the chart has two."""
 
     name: str
     kind: str
     shape: str
+    dash: str
 
     def mark(self, x: float, y: float, text: str) -> str:
         """Its mark, with the value as a title."""
@@ -68,8 +70,12 @@ class Series:
 
 
 def series_of(names: list[str]) -> list[Series]:
-    return [Series(name, KINDS[i % len(KINDS)], SHAPES[i % len(SHAPES)])
-            for i, name in enumerate(names)]
+    """Each time that the colours begin anew, shapes are shifted and dashes are others."""
+    made = []
+    for i, name in enumerate(names):
+        turn, place = divmod(i, len(KINDS))
+        made.append(Series(name, KINDS[place], SHAPES[(place + turn) % len(SHAPES)], DASHES[turn]))
+    return made
 
 
 @dataclass
@@ -339,8 +345,9 @@ def curves(machines: list[Results], of_machine: Callable[[Results], dict[str, Po
         for name, points in sorted(curves_of.items()):
             one = series[name]
             path = "L".join(f"{scale.at(x):.1f} {high.at(y):.1f}" for x, y in sorted(points))
+            dash = f' stroke-dasharray="{one.dash}"' if one.dash else ""
             chart.canvas.raw(f'<path class="line-{one.kind}" d="M{path}" fill="none" '
-                             f'stroke-width="2"/>')
+                             f'stroke-width="2"{dash}/>')
             for x, y in points:
                 chart.canvas.raw(one.mark(scale.at(x), high.at(y),
                                           f"{name}, {tick_text(x)}: {number(y)}"))

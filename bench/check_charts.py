@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For test_report.sh: whether charts show the values of the results they were drawn from, and have
-colours in the light and in the dark.
+"""For test_report.sh: whether charts show the values of the results they were drawn from, have
+colours in the light and in the dark, and no two series that look the same.
 
   check_charts.py RESULTS IMAGES    folders of CSVs and of SVGs"""
 
@@ -137,6 +137,26 @@ def check_modes(path: Path) -> None:
     assert not re.search(r'(fill|stroke)="(?!none)', text), f"{path.name}: a colour for no mode"
 
 
+def check_series(path: Path, ct_machines: int) -> None:
+    """No two marks of the legend are alike, nor two curves of a panel; all marks are explained."""
+    root = ElementTree.fromstring(path.read_text())
+    looks: dict[tuple[str, str], list[str]] = {}
+    for element in root.iter():
+        title = element.find(f"{SVG}title")
+        if title is None or element is root or element.tag == f"{SVG}rect":
+            continue
+        # Without the place, which is where a path begins.
+        shape = element.tag + re.sub(r"^M[-\d. ]+", "", element.get("d", ""))
+        looks.setdefault((element.get("class", ""), shape), []).append(title.text or "")
+    for look, titles in looks.items():
+        in_legend = [title for title in titles if ": " not in title]
+        assert len(in_legend) == 1, f"{path.name}: {in_legend} look the same, {look}"
+    curves = re.findall(r'class="line-(\w+)" d="M[^"]+" fill="none" stroke-width="2"'
+                        r'(?: stroke-dasharray="([\d ]+)")?', path.read_text())
+    for curve in set(curves):
+        assert curves.count(curve) <= ct_machines, f"{path.name}: two curves look the same, {curve}"
+
+
 def main(folder: Path, images: Path) -> None:
     machines = read_all(folder)
     names = ["flat", "after an inexact division", "four calls deep", "16 live values"]
@@ -148,6 +168,7 @@ def main(folder: Path, images: Path) -> None:
                  is_log=True, is_upright=True)
     for path in sorted(images.glob("*.svg")):
         check_modes(path)
+        check_series(path, len(machines))
 
 
 if __name__ == "__main__":
