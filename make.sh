@@ -11,16 +11,19 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 readonly USAGE="usage: ./make.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] [-o no-musl]
                  [-o no-man] [-o no-servers] [-h]
-                 [library | run | tests | install | uninstall]
+                 [library | run | tests | all | install | uninstall]
 
   (nothing)       build the libraries, the synopsis, the tutorials and the benchmark
   library         build the libraries alone
   run             build as with nothing, then run the synopsis and the benchmark's headline rows
   tests           build as with nothing, and the tests, too; ./test.sh runs them
+  all             the same, for ./test.sh -i all
   install         build one variant of the library, and install it, headers, manual pages and more
   uninstall       remove what install, called in the same way, has installed
 
-  -i              first install all that is missing (with apt-get), and leave nothing out
+  -i              first install, with apt-get, what the word needs: a compiler; for install also
+                  python3, for tests a C++ compiler and cmocka; for all everything that tests
+                  use, other processors' compilers and servers, too. No service gets started
   -o no-m32       leave out the 32-bit variants
   -o no-valgrind  leave out the variants that talk to valgrind
   -o no-qemu      leave out the variants for other processors, which qemu runs
@@ -101,7 +104,7 @@ tell_left_out() {
         printf '  %-36s %s\n' "${entry#*|}" "${entry%%|*}"
     done > "$OUTPUT/.left_out"
     if ((${#MISSING[@]})); then
-        printf 'make.sh: left out, for want of packages that ./make.sh -i installs:\n'
+        printf 'make.sh: left out, for want of packages that ./make.sh -i all installs:\n'
         cat "$OUTPUT/.left_out"
     fi
 }
@@ -458,7 +461,7 @@ while getopts :io:h option; do
 done
 shift $((OPTIND - 1))
 goal=${1:-programs}
-if (($# > 1)) || [[ $goal != @(library|programs|run|tests|install|uninstall) ]]; then
+if (($# > 1)) || [[ $goal != @(library|programs|run|tests|all|install|uninstall) ]]; then
     usage_error "unknown argument $goal${2:+ $2}"
 fi
 
@@ -469,9 +472,11 @@ MISSING=()
 if [[ -f tools/dependencies ]]; then
     # shellcheck source=tools/dependencies.sh
     . tools/dependencies.sh
-    if ((install)); then install_missing; else find_missing; fi
+    if ((install)); then install_missing; fi
+    find_missing is_used
 fi
-is_in all || die "missing: ${MISSING[0]/|/, }" "./make.sh -i installs it"
+[[ $goal == uninstall ]] || is_in all ||
+    die "missing: ${MISSING[0]/|/, }" "./make.sh -i installs it"
 mkdir -p "$OUTPUT"
 FAILED=$OUTPUT/.failed
 : > "$FAILED"
@@ -483,7 +488,7 @@ case $goal in
     make_libraries
     make_default_libraries
     [[ $goal == library ]] || make_programs
-    [[ $goal != tests ]] || make_tests
+    [[ $goal != @(tests|all) ]] || make_tests
     printf '%s\n' "${TARGETS[@]}" > "$OUTPUT/.built"
     printf 'make.sh: %d targets built in %s/, all others up to date\n' "$built" "$OUTPUT"
     [[ $goal != run ]] || run

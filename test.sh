@@ -9,15 +9,18 @@ set -euo pipefail
 shopt -s nullglob
 
 readonly USAGE="usage: ./test.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] [-o no-musl]
-                 [-o no-servers] [-h] [quick | [loop] [NAME...] | version_check=X.Y.Z]
+                 [-o no-servers] [-h] [quick | [all | loop] [NAME...] | version_check=X.Y.Z]
 
-  (nothing)            every test once
+  (nothing), all       every test once
   quick                the C tests of this processor alone, for the loop of editing: two minutes
   NAME                 the tests whose name has NAME in it: tutorial_3, growth, m32, ...
   loop                 every test, or those named, again and again, until one fails
   version_check=1.2.3  only whether header and library are of that version
 
-  -i, -o ...           as for ./make.sh; with -i, a test that lacks what -i installs fails
+  -i                   first install, with apt-get, a C++ compiler and cmocka; with all, that is
+                       -i all, everything that tests use: other processors' compilers and servers,
+                       which don't get started. A test that lacks what -i all installs fails
+  -o ...               as for ./make.sh
   -h                   this text
 
   CC, CXX, CFLAGS      as for ./make.sh"
@@ -195,9 +198,9 @@ run_tests() {
 # Lists what make.sh has left out, why tests were skipped, and what others have left out.
 tell_untested() {
     [[ -s output/.left_out || -s $UNTESTED ]] || return 0
-    printf '\nnot tested; ./test.sh -i installs what this machine can have:\n'
+    printf '\nnot tested; ./test.sh -i all installs what this machine can have:\n'
     cat output/.left_out
-    LC_ALL=C sort "$UNTESTED" | uniq -c | sed -E 's/ \(or .*-i\)$//
+    LC_ALL=C sort "$UNTESTED" | uniq -c | sed -E 's/ \(or .*-i all\)$//
         /^ *([0-9]+) skipped: (.*)/ { s//  \2 (skipped: \1)/; b }
         s/^ *[0-9]+/ /'
 }
@@ -247,10 +250,10 @@ check_version() {
 
 # ---- Command line --------------------------------------------------------------------------------
 
-installed='' make_options=() without=()
+install=0 make_options=() without=()
 while getopts :io:h option; do
     case $option in
-    i) make_options+=(-i) installed=1 ;;
+    i) make_options+=(-i) install=1 ;;
     o)
         [[ $OPTARG == no-@(m32|valgrind|qemu|musl|man|servers) ]] || usage_error "unknown option -o $OPTARG"
         without+=(-o "$OPTARG")
@@ -265,8 +268,13 @@ while getopts :io:h option; do
 done
 shift $((OPTIND - 1))
 
-goal=tests
+goal=tests installed=''
 case ${1:-} in
+all)
+    goal=all
+    ((install == 0)) || installed=1
+    shift
+    ;;
 version_check=*) goal=library ;;
 quick) without=(-o no-m32 -o no-valgrind -o no-qemu) ;;
 esac

@@ -3,7 +3,7 @@
 #
 # Builds the Debian packages libaco2, libaco-{runtime,hooks,compat}2 and libaco-dev, and their source
 # package, in output/debian/.
-# Relies on the packages dpkg-dev and debhelper, which ./make.sh -i installs.
+# Relies on the packages dpkg-dev and debhelper, which ./test.sh -i all installs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -7,7 +7,7 @@
 #   OUTPUT   directory with libaco.a and libaco.so for x86-64, output if not set
 #   M32      not empty if programs for i386 can be built and run
 #   TMP      directory in which each script makes one of its own for what it builds
-#   INSTALLED  not empty if ./make.sh -i has installed all that tests need
+#   INSTALLED  not empty if ./test.sh -i all has installed all that tests need
 #   OPTIONS  those that ./test.sh was called with, -o no-m32 and the like
 # Of other processors, test.sh leaves in $OUTPUT/.foreign which of them programs can be built for.
 # A script whose header has a line "# parts: ..." is run once for each of these, with it as argument;
@@ -93,10 +93,11 @@ have() {
     command -v "$1" >/dev/null
 }
 
-# Skips the test for lack of something that ./make.sh -i installs; if it was to, that is a failure.
+# Skips the test for lack of something that ./test.sh -i all installs; if it was to, that is a failure.
 lack() {
-    [[ -z "$INSTALLED" ]] || fail "$*, though -i was to install it (without -i, this test is skipped)"
-    skip "$* (or ./make.sh -i)"
+    [[ -z "$INSTALLED" ]] ||
+        fail "$*, though -i all was to install it (without that, this test is skipped)"
+    skip "$* (or ./test.sh -i all)"
 }
 
 # What C++ programs can't be compiled for, as there are no headers.

@@ -3,7 +3,7 @@
 #
 # With musl as libc, the library and its optional parts compile without a warning, and the test
 # programs pass, in the plain and in the stress build. Relies on musl-gcc, on a libgcc for which
-# musl_unwinder.c stands in for glibc, and on the sources of cmocka that ./make.sh -i leaves in
+# musl_unwinder.c stands in for glibc, and on the sources of cmocka that ./test.sh -i all leaves in
 # output/. What a test can't look at there, REASONS says.
 # parts: plain stress
 

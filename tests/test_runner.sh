@@ -3,7 +3,7 @@
 #
 # The runners, in a copy of what they need: they do what they can where packages are missing, list
 # what they leave out, start the longest test first, and can fail: for a failing test, no test at
-# all, words that they don't know, and packages that exclude others or don't come.
+# all, and words that they don't know.
 set -euo pipefail
 trap 'echo "line $LINENO: $BASH_COMMAND: failed"' ERR
 
@@ -46,7 +46,7 @@ cd "$PROJECT"
 sed -i '/ fetch_/d; /^#/!{/| all$/!s/^[^|]*|/false |/}' tools/dependencies
 export CFLAGS=-O0
 
-expect 0 '^make.sh: left out.*./make.sh -i' bash make.sh
+expect 0 '^make.sh: left out.*./make.sh -i all' bash make.sh
 must_say '^  programs for i386  *gcc-multilib$'
 must_say '^  programs under memcheck  *valgrind$'
 must_say '^  programs for other processors  *clang$'
@@ -55,7 +55,7 @@ must_say '^  programs for other processors  *clang$'
 # One test that passes but for what it tells, one whose two parts skip themselves, and the only C
 # test, without which the rest is done.
 printf 'echo "clang: not found, not tested"\n' > tests/test_most.sh
-printf '# parts: one two\necho "skipped: no gdb (or ./make.sh -i)"; exit 77\n' > tests/test_none.sh
+printf '# parts: one two\necho "skipped: no gdb (or ./test.sh -i all)"; exit 77\n' > tests/test_none.sh
 # shellcheck disable=SC2016 # the script is to expand it
 printf '# parts: one two\necho "$1" >> parts\n' > tests/test_parts.sh
 expect 0 '^21 passed, 0 failed, 2 skipped$' bash test.sh
@@ -65,15 +65,6 @@ must_say '^  clang: not found, not tested$'
 must_say '^  no gdb (skipped: 2)$'
 [[ $(sort parts) == $'one\ntwo' ]]
 
-# With -i, nothing may be missing. This apt-get installs nothing.
-stub apt-get 'echo "$@" >> asked'
-stub sudo 'exec "$@"'
-expect 1 'still missing: .*clang' env PATH="$BIN:$PATH" bash make.sh -i
-[[ $(< asked) == *install*--no-remove*gcc-multilib*clang* ]]
-# And this one would have to remove packages.
-# shellcheck disable=SC2016 # for whoever runs it
-stub apt-get '[[ $1 != install || "$*" != *--no-remove* ]]'
-expect 1 'exclude each other' env PATH="$BIN:$PATH" CC=no-such-compiler bash make.sh -i library
 expect 1 'missing: no-such-compiler' env CC=no-such-compiler bash make.sh
 
 # ---- Order and choice ----------------------------------------------------------------------------

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Finds out which of the things in tools/dependencies are missing, and installs them. make.sh
-# sources this, and has what it uses: CC, CXX, COMPILER, OUTPUT, CMOCKA, goal, install, WITHOUT,
-# is_in, die, find_foreign, find_tcmalloc.
+# sources this, and has what it uses: CC, CXX, COMPILER, CXX_COMPILER, OUTPUT, CMOCKA, goal, install,
+# WITHOUT, is_in, die, find_foreign, find_tcmalloc.
 
 # ---- Probes --------------------------------------------------------------------------------------
 
@@ -59,35 +59,92 @@ has_linters() {
 
 # ---- What is missing -----------------------------------------------------------------------------
 
-# Whether the goal needs a part; with -i, all are wanted, since tests are to follow.
-is_needed() {
-    local goals='library programs run tests'
+# Whether the goal uses a part where it is there.
+is_used() {
+    local goals='library programs run tests all'
     case $1 in
-    all) goals+=' install uninstall' ;;
+    all | cxx) goals+=' install' ;;
     man) goals='install uninstall' ;;
-    *tests) goals=tests ;;
-    *scripts) goals= ;;
+    *tests) goals='tests all' ;;
+    # Without -i, test scripts find out for themselves.
+    *scripts) ((install)) && goals=all || goals= ;;
     esac
-    [[ " $goals " == *" $goal "* ]] || { ((install)) && [[ $goal != *install ]]; }
+    [[ " $goals " == *" $goal "* ]]
 }
 
-# Sets MISSING to "packages|what for" of what is not there. Without -i, its part is left out.
+# Whether -i brings it: for a goal other than `all`, only what this machine's own variants need.
+is_brought() {
+    is_used "$1" || return
+    case $1 in
+    all | man | native-tests) ;;
+    cxx) [[ $goal == @(tests|all) ]] ;;
+    *) [[ $goal == all ]] ;;
+    esac
+}
+
+# find_missing is_used|is_brought: sets MISSING to "packages|what for" of such parts that are not
+# there. What is used is left out then.
 find_missing() {
     local probe packages purpose part
     MISSING=()
     while IFS='|' read -r probe packages purpose part; do
         part=${part//[[:space:]]/}
-        if [[ $probe == '#'* || -z $part ]] || ! is_needed "$part" || ! is_in "$part" ||
+        if [[ $probe == '#'* || -z $part ]] || ! "$1" "$part" || ! is_in "$part" ||
             eval "$probe" &> /dev/null < /dev/null; then
             continue
         fi
-        read -r packages <<< "${packages//\$CC/${COMPILER[0]}}"
+        packages=${packages//\$CC/${COMPILER[0]}}
+        # The package of clang++ is clang.
+        read -r packages <<< "${packages//\$CXX/${CXX_COMPILER[0]/#clang++/clang}}"
         read -r purpose <<< "$purpose"
         MISSING+=("$packages|$purpose")
-        ((install)) || WITHOUT[$part]=1
+        [[ $1 != is_used ]] || WITHOUT[$part]=1
         # No other probe can succeed without a compiler.
         [[ $part != all ]] || break
     done < tools/dependencies
+}
+
+# ---- Services ------------------------------------------------------------------------------------
+
+# Packages of servers start and enable these. Tests start servers of their own, so that neither is
+# to happen: this file, while it is there, keeps services from being started.
+readonly POLICY=/usr/sbin/policy-rc.d POLICY_TEXT='#!/bin/sh
+# By make.sh -i of aco, for as long as it installs packages.
+exit 101'
+
+has_own_policy() {
+    [[ -e $POLICY && $(< "$POLICY") == "$POLICY_TEXT" ]]
+}
+
+# The services that start with the machine.
+list_services() {
+    local link
+    for link in /etc/rc[2-5].d/S[0-9][0-9]*; do
+        printf '%s\n' "${link##*/S[0-9][0-9]}"
+    done | LC_ALL=C sort -u
+}
+
+deny_services() {
+    SERVICES=$(list_services)
+    # Bash runs these when apt-get has ended.
+    trap 'exit 1' INT TERM HUP
+    trap allow_services EXIT
+    if [[ -e $POLICY ]] && ! has_own_policy; then
+        printf 'make.sh: %s, which was there, decides whether services start\n' "$POLICY"
+    else
+        # shellcheck disable=SC2016 # for sh to expand
+        as_root sh -c 'printf "%s\n" "$1" > "$0" && chmod 755 "$0"' "$POLICY" "$POLICY_TEXT"
+    fi
+}
+
+# Disables services that have come meanwhile.
+allow_services() {
+    local name
+    trap - INT TERM HUP EXIT
+    LC_ALL=C comm -13 <(printf '%s\n' "$SERVICES") <(list_services) | while IFS= read -r name; do
+        as_root update-rc.d "$name" disable < /dev/null
+    done
+    ! has_own_policy || as_root rm -f "$POLICY"
 }
 
 # ---- Installing it -------------------------------------------------------------------------------
@@ -107,14 +164,19 @@ update_packages() {
 }
 
 install_packages() {
+    local hint=()
     has apt-get > /dev/null || die "-i needs apt-get; install by hand what stands for: $*"
+    ((EUID == 0)) || has sudo > /dev/null || die "-i needs root, or sudo, to install: $*"
+    [[ "$*" != *gcc-multilib* ]] || hint=("If it had to remove packages: gcc-multilib and" \
+        "Debian's gcc-*-linux-gnu exclude each other. Remove the latter, or leave out what" \
+        "needs the former, with -o no-m32")
     [[ "$*" != *:i386* ]] || as_root dpkg --add-architecture i386
     update_packages
+    deny_services
     as_root env DEBIAN_FRONTEND=noninteractive \
         apt-get install -y -qq --no-install-recommends --no-remove "$@" ||
-        die "apt-get has not installed them. If it had to remove packages: gcc-multilib and" \
-            "Debian's gcc-*-linux-gnu exclude each other. Remove the latter, or leave out what" \
-            "needs the former, with -o no-m32"
+        die "apt-get has not installed: $*" "${hint[@]}"
+    allow_services
 }
 
 # Debian's packages of it for several processors exclude each other, and there is none for musl.
@@ -139,14 +201,15 @@ fetch_linters() {
         touch "$OUTPUT/linters/${LINTERS[*]}"
 }
 
-# Installs what is missing; the compiler goes first, as other probes need it.
+# Installs what the goal lacks; the compiler goes first, as other probes need it.
 install_missing() {
     local entry word before='' packages functions
-    find_missing
+    find_missing is_brought
     while ((${#MISSING[@]})); do
         packages=() functions=()
+        printf 'make.sh: -i installs for %s:\n' "$goal"
         for entry in "${MISSING[@]}"; do
-            printf 'make.sh: installing %s (%s)\n' "${entry%%|*}" "${entry#*|}"
+            printf '  %-36s %s\n' "${entry#*|}" "${entry%%|*}"
             for word in ${entry%%|*}; do
                 if [[ $word == fetch_* ]]; then functions+=("$word"); else packages+=("$word"); fi
             done
@@ -157,6 +220,6 @@ install_missing() {
         for word in "${functions[@]}"; do
             "$word" || die "$word failed"
         done
-        find_missing
+        find_missing is_brought
     done
 }
