@@ -14,7 +14,7 @@ readonly USAGE="usage: ./make.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] 
                  [library | run | tests | all | install | uninstall]
 
   (nothing)       build the libraries, the synopsis, the tutorials and the benchmark
-  library         build the libraries alone
+  library         build the libraries alone, for this machine's own programs
   run             build as with nothing, then run the synopsis and the benchmark's headline rows
   tests           build as with nothing, and the tests, too; ./test.sh runs them
   all             the same, for ./test.sh -i all
@@ -469,6 +469,7 @@ VERSION=$(awk '/^#define ACO_VERSION_(MAJOR|MINOR|PATCH) / { v = v dot $3; dot =
                END { print v }' aco.h)
 JOBS=$(nproc)
 MISSING=()
+[[ $goal != library ]] || WITHOUT+=([m32]=1 [valgrind]=1 [qemu]=1)
 if [[ -f tools/dependencies ]]; then
     # shellcheck source=tools/dependencies.sh
     . tools/dependencies.sh

@@ -141,3 +141,15 @@ chmod +x policy-rc.d
 installs "${everything% }" make.sh -i all
 [[ $(< policy-rc.d) == $'#!/bin/sh\nexit 0' && $(< said) == *"decides whether services start"* ]] ||
     fail "an administrator's policy-rc.d does not stay"
+
+# ---- What `library` builds -----------------------------------------------------------------------
+
+# Only programs of this machine are linked with it, even where all compilers are there.
+rm -rf output
+bash make.sh library > said 2>&1 || fail "make.sh library fails"
+[[ $(echo output/libaco..*.a) == $(echo output/libaco..no_valgrind.{share,standalone}FPUenv.a) ]] ||
+    fail "make.sh library builds $(echo output/libaco..*.a)"
+bash make.sh > said 2>&1 || fail "make.sh fails"
+for variant in m32.valgrind riscv64.no_valgrind; do
+    [[ -e output/libaco..$variant.shareFPUenv.a ]] || fail "make.sh builds no $variant"
+done
