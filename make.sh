@@ -11,13 +11,14 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 readonly USAGE="usage: ./make.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] [-o no-musl]
                  [-o no-man] [-o no-servers] [-h]
-                 [library | run | tests | all | install | uninstall]
+                 [library | run | tests | all | list | install | uninstall]
 
   (nothing)       build the libraries, the synopsis, the tutorials and the benchmark
   library         build the libraries alone, for this machine's own programs
   run             build as with nothing, then run the synopsis and the benchmark's headline rows
   tests           build as with nothing, and the tests, too; ./test.sh runs them
   all             the same, for ./test.sh -i all
+  list            build nothing, and list the programs that test and that there can be
   install         build one variant of the library, and install it, headers, manual pages and more
   uninstall       remove what install, called in the same way, has installed
 
@@ -77,7 +78,7 @@ CXX_OPTIONS=("${OPTIONS[@]/#-std=gnu99/-std=c++11}" -fno-exceptions -fno-rtti)
 readonly CXX_OPTIONS=("${CXX_OPTIONS[@]/#-Wstrict-prototypes/-Wall}")
 
 usage_error() {
-    printf 'make.sh: %s\n%s\n' "$1" "$USAGE" >&2
+    printf 'make.sh: %s (see ./make.sh -h)\n' "$1" >&2
     exit 2
 }
 
@@ -94,6 +95,19 @@ is_in() {
     for word in "$1" ${1//-/ }; do
         [[ -z ${WITHOUT[$word]:-} ]] || return 1
     done
+}
+
+# Fails if a compiler that was asked for is not there; without g++, C++ is left out.
+check_compilers() {
+    local name=${COMPILER[0]}
+    type -P "$name" > /dev/null ||
+        die "there is no compiler $name, which CC names; ./make.sh -i installs gcc"
+    is_in all || die "$CC can't compile; missing: ${MISSING[0]/|/, }" "./make.sh -i installs it"
+    name=${CXX_COMPILER[0]}
+    if ! type -P "$name" > /dev/null; then
+        [[ $name == g++ ]] || die "there is no compiler $name, which CXX names"
+        WITHOUT[cxx]=1
+    fi
 }
 
 # Leaves in a file, for test.sh, what is left out for want of packages, and prints that.
@@ -118,6 +132,7 @@ make_target() {
     local target=$1 record=$OUTPUT/.commands/${1#"$OUTPUT"/} known='' stale=0
     shift
     TARGETS+=("$target")
+    [[ $goal != list ]] || return 0
     { read -r known < "$record"; } 2> /dev/null || true
     while [[ $1 != -- ]]; do
         [[ ! $1 -nt $target ]] || stale=1
@@ -265,7 +280,7 @@ make_default_libraries() {
     ((${#RUNTIME[@]} == 0)) || make_layer aco_runtime "${RUNTIME[@]}" -- "$OUTPUT/libaco.so"
     ((${#HOOKS[@]} == 0)) ||
         make_layer aco_hooks "${HOOKS[@]}" -- "$OUTPUT"/libaco{_runtime,}.so -ldl
-    if ((${#COMPAT[@]} != 0)) && type -P "${CXX_COMPILER[0]}" > /dev/null; then
+    if ((${#COMPAT[@]} != 0)) && is_in cxx; then
         make_layer aco_compat "${COMPAT[@]}" -- "$OUTPUT"/libaco{_hooks,_runtime,}.so -ldl
     fi
 }
@@ -461,7 +476,7 @@ while getopts :io:h option; do
 done
 shift $((OPTIND - 1))
 goal=${1:-programs}
-if (($# > 1)) || [[ $goal != @(library|programs|run|tests|all|install|uninstall) ]]; then
+if (($# > 1)) || [[ $goal != @(library|programs|run|tests|all|list|install|uninstall) ]]; then
     usage_error "unknown argument $goal${2:+ $2}"
 fi
 
@@ -470,21 +485,26 @@ VERSION=$(awk '/^#define ACO_VERSION_(MAJOR|MINOR|PATCH) / { v = v dot $3; dot =
 JOBS=$(nproc)
 MISSING=()
 [[ $goal != library ]] || WITHOUT+=([m32]=1 [valgrind]=1 [qemu]=1)
-if [[ -f tools/dependencies ]]; then
+if [[ -f tools/dependencies && $goal != list ]]; then
     # shellcheck source=tools/dependencies.sh
     . tools/dependencies.sh
     if ((install)); then install_missing; fi
     find_missing is_used
 fi
-[[ $goal == uninstall ]] || is_in all ||
-    die "missing: ${MISSING[0]/|/, }" "./make.sh -i installs it"
+[[ $goal == @(list|uninstall) ]] || check_compilers
 mkdir -p "$OUTPUT"
 FAILED=$OUTPUT/.failed
 : > "$FAILED"
+mapfile -t VARIANTS < <(variants no_valgrind valgrind)
 case $goal in
 *install) install_or_remove "$goal" ;;
+list)
+    make_programs
+    make_tests
+    printf '%s\n' "${TARGETS[@]}" | grep -E '^output/(tests/|test_)'
+    exit
+    ;;
 *)
-    mapfile -t VARIANTS < <(variants no_valgrind valgrind)
     note_foreign
     make_libraries
     make_default_libraries

@@ -41,7 +41,7 @@ readonly DURATIONS=output/durations FIRST_DURATIONS=tests/durations
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 usage_error() {
-    printf 'test.sh: %s\n%s\n' "$1" "$USAGE" >&2
+    printf 'test.sh: %s (see ./test.sh -h)\n' "$1" >&2
     exit 2
 }
 
@@ -151,6 +151,16 @@ list_tests() {
     fi
 }
 
+# Fails if a name is in that of no test, before anything is built for the others.
+check_names() {
+    local name listed
+    (($#)) || return 0
+    listed=$(bash make.sh "${without[@]}" list; list_scripts; echo tests/fails_on_purpose.sh)
+    for name in "$@"; do
+        [[ $listed == *"$name"* ]] || usage_error "no test has $name in its name"
+    done
+}
+
 # Puts before each path that it reads how long that test takes, and the longest first.
 sort_by_duration() {
     awk '{ name = substr($0, index($0, " ") + 1) }
@@ -229,6 +239,19 @@ run_once() {
     ((failed == 0))
 }
 
+# Prints the path of a compiler that adds the options in $1, if there are any: scripts take CC and
+# CXX for one word.
+in_one_word() {
+    local name=${1%% *}
+    if [[ $name != "$1" ]]; then
+        mkdir -p "$TMP/compilers"
+        printf '#!/bin/sh\nexec %s "$@"\n' "$1" > "$TMP/compilers/${name##*/}"
+        name=$TMP/compilers/${name##*/}
+        chmod +x "$name"
+    fi
+    printf '%s\n' "$name"
+}
+
 check_version() {
     local wanted=$1 program=$TMP/version
     printf '#include "aco.h"\nint main(void) { printf("%%d %%d\\n", %s); }\n' \
@@ -268,16 +291,19 @@ while getopts :io:h option; do
 done
 shift $((OPTIND - 1))
 
-goal=tests installed=''
+goal=tests installed='' names=("$@")
 case ${1:-} in
 all)
     goal=all
     ((install == 0)) || installed=1
     shift
+    names=("$@")
     ;;
-version_check=*) goal=library ;;
-quick) without=(-o no-m32 -o no-valgrind -o no-qemu) ;;
+version_check=*) goal=library names=() ;;
+quick) without=(-o no-m32 -o no-valgrind -o no-qemu) names=() ;;
+loop) names=("${@:2}") ;;
 esac
+check_names "${names[@]}"
 bash make.sh "${make_options[@]}" "${without[@]}" "$goal"
 
 LOGS=$PWD/output/logs JOBS=$(nproc)
@@ -287,7 +313,8 @@ touch "$DURATIONS"
 TMP=$(mktemp -d)
 trap 'rm -rf "$TMP"' EXIT
 UNTESTED=$TMP/untested
-export TMP OUTPUT=output CC=${CC:-gcc} CXX=${CXX:-g++}
+CC=$(in_one_word "${CC:-gcc}") CXX=$(in_one_word "${CXX:-g++}")
+export TMP OUTPUT=output CC CXX
 M32=$(grep -m 1 -o '\.\.m32\.' output/.built || true)
 export M32 OPTIONS=${without[*]} INSTALLED=$installed
 

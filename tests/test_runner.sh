@@ -5,6 +5,7 @@
 # what they leave out, start the longest test first, and can fail: for a failing test, no test at
 # all, and words that they don't know.
 set -euo pipefail
+: "${CC:=gcc}" "${CXX:=g++}"
 trap 'echo "line $LINENO: $BASH_COMMAND: failed"' ERR
 
 PROJECT=$(mktemp -d "${TMP:-/tmp}/project.XXXXXX")
@@ -65,7 +66,15 @@ must_say '^  clang: not found, not tested$'
 must_say '^  no gdb (skipped: 2)$'
 [[ $(sort parts) == $'one\ntwo' ]]
 
-expect 1 'missing: no-such-compiler' env CC=no-such-compiler bash make.sh
+# ---- Compilers -----------------------------------------------------------------------------------
+
+expect 1 '^make.sh: there is no compiler nosuchcc, which CC names' env CC=nosuchcc bash make.sh
+expect 1 '^make.sh: there is no compiler nosuchcc, which CC names' env CC='nosuchcc -O1' bash test.sh
+expect 1 '^make.sh: there is no compiler nosuchcxx, which CXX names' env CXX=nosuchcxx bash make.sh
+# shellcheck disable=SC2016 # the script is to expand it
+echo 'exec "$CC" -dumpversion' > tests/test_one_word.sh
+expect 0 '^1 passed, 0 failed, 0 skipped$' env CC="$CC -O1" bash test.sh one_word
+rm tests/test_one_word.sh
 
 # ---- Order and choice ----------------------------------------------------------------------------
 
@@ -76,7 +85,7 @@ expect 0 'about 2 minutes on 1 processor$' env PATH="$BIN:$PATH" bash test.sh tu
 must_say '^15 passed, 0 failed, 0 skipped$'
 
 # The C tests alone, where there is cmocka.
-if echo 'int main(void) { return 0; }' | ${CC:-gcc} -x c - -lcmocka -o "$BIN/program"; then
+if echo 'int main(void) { return 0; }' | "$CC" -x c - -lcmocka -o "$BIN/program"; then
     sed -i '/| native-tests$/s/^false/true/' tools/dependencies
     expect 0 '^4 passed, 0 failed, 0 skipped$' bash test.sh quick
 fi
@@ -89,11 +98,23 @@ export PASSES=$PROJECT/passes
 seq 2 > "$PASSES"
 expect 1 '^0 passed, 1 failed, 0 skipped$' bash test.sh loop fails_on_purpose
 [[ ! -s $PASSES ]] || { printf 'test.sh loop does not go on until a test fails\n'; exit 1; }
-expect 1 'no test was executed' bash test.sh no_such_test
-expect 2 'usage: ./test.sh' bash test.sh -o no-such-thing
-expect 2 'usage: ./test.sh' bash test.sh -x
-expect 2 'usage: ./make.sh' bash make.sh -o no-such-thing
-expect 2 'usage: ./make.sh' bash make.sh no-such-goal
+expect 1 'no test was executed' bash test.sh m32.valgrind
+expect 2 '^test.sh: no test has no_such_test in its name' bash test.sh tutorial no_such_test
+[[ $SAID != *built* ]] || { printf 'test.sh builds before it knows the names\n'; exit 1; }
+
+# must_end WORDS: the last command has printed one line and no usage.
+must_end() {
+    [[ $SAID == "$1" ]] || { printf 'not just "%s":\n%s\n' "$1" "$SAID"; exit 1; }
+}
+for script in make test; do
+    expect 2 "unknown" bash "$script.sh" -o no-such-thing
+    must_end "$script.sh: unknown option -o no-such-thing (see ./$script.sh -h)"
+    expect 2 "unknown" bash "$script.sh" -x
+    must_end "$script.sh: unknown option -x (see ./$script.sh -h)"
+done
+expect 2 'unknown' bash make.sh no-such-goal
+must_end 'make.sh: unknown argument no-such-goal (see ./make.sh -h)'
+expect 0 'usage: ./test.sh' bash test.sh -h
 expect 0 'usage: ./make.sh' bash make.sh -h
 expect 1 'header and library are' bash test.sh version_check=0.0.1
 expect 0 '^1 passed, 0 failed, 0 skipped$' bash test.sh \
