@@ -7,6 +7,7 @@
 # a C compiler and binutils; tools/dependencies lists what else there is to have.
 set -euo pipefail
 shopt -s nullglob
+STARTED_IN=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 readonly USAGE="usage: ./make.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] [-o no-musl]
@@ -37,6 +38,7 @@ readonly USAGE="usage: ./make.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] 
   CFLAGS          more options for them, for instance CFLAGS=-O3. What of it configures the library,
                   as -DACO_CONFIG_SHARE_FPU_MXCSR_ENV, install tells pkg-config and CMake, too
   LDFLAGS         more options to link the shared libraries with
+  OUTPUT          where to build (output, beside the sources), for instance if these are read-only
   PREFIX          where to install (/usr/local); LIBDIR: where the libraries (lib, in PREFIX)
   DESTDIR         what to put before these names, for packagers
   RUNPATH         where the shared libraries look for each other first (\$ORIGIN, the directory that
@@ -64,7 +66,11 @@ readonly FOREIGN=(
 # Not everywhere do compilers make unwind tables of C unasked.
 readonly FOREIGN_FLAGS=(-fasynchronous-unwind-tables -Wno-unused-command-line-argument)
 readonly PROGRAMS=(test_aco_synopsis test_aco_tutorial_{0..6} test_aco_benchmark)
-readonly OUTPUT=output CMOCKA=output/cmocka-1.1.7
+# Where to build: beside the sources, or what the caller names from where it is.
+OUTPUT=${OUTPUT:-$PWD/output}
+[[ $OUTPUT == /* ]] || OUTPUT=$STARTED_IN/$OUTPUT
+readonly OUTPUT=${OUTPUT#"$PWD"/}
+readonly CMOCKA=$OUTPUT/cmocka-1.1.7
 : "${CC:=gcc}" "${CXX:=g++}" "${RUNPATH=\$ORIGIN}"
 read -r -a COMPILER <<< "$CC"
 read -r -a CXX_COMPILER <<< "$CXX"
@@ -108,6 +114,12 @@ check_compilers() {
         [[ $name == g++ ]] || die "there is no compiler $name, which CXX names"
         WITHOUT[cxx]=1
     fi
+}
+
+make_output() {
+    [[ $OUTPUT != *[[:space:]]* ]] || usage_error "OUTPUT=$OUTPUT: there may be no space in it"
+    { mkdir -p "$OUTPUT" && [[ -w $OUTPUT ]]; } ||
+        die "can't write to $OUTPUT/: OUTPUT=DIRECTORY, before the command, builds elsewhere"
 }
 
 # Leaves in a file, for test.sh, what is left out for want of packages, and prints that.
@@ -492,7 +504,7 @@ if [[ -f tools/dependencies && $goal != list ]]; then
     find_missing is_used
 fi
 [[ $goal == @(list|uninstall) ]] || check_compilers
-mkdir -p "$OUTPUT"
+make_output
 FAILED=$OUTPUT/.failed
 : > "$FAILED"
 mapfile -t VARIANTS < <(variants no_valgrind valgrind)
@@ -501,7 +513,7 @@ case $goal in
 list)
     make_programs
     make_tests
-    printf '%s\n' "${TARGETS[@]}" | grep -E '^output/(tests/|test_)'
+    printf '%s\n' "${TARGETS[@]/#"$OUTPUT"/output}" | grep -E '^output/(tests/|test_)'
     exit
     ;;
 *)
@@ -510,7 +522,7 @@ list)
     make_default_libraries
     [[ $goal == library ]] || make_programs
     [[ $goal != @(tests|all) ]] || make_tests
-    printf '%s\n' "${TARGETS[@]}" > "$OUTPUT/.built"
+    printf '%s\n' "${TARGETS[@]/#"$OUTPUT"/output}" > "$OUTPUT/.built"
     printf 'make.sh: %d targets built in %s/, all others up to date\n' "$built" "$OUTPUT"
     [[ $goal != run ]] || run
     ;;

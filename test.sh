@@ -7,6 +7,8 @@
 # and none failed. Relies on make.sh next to it.
 set -euo pipefail
 shopt -s nullglob
+STARTED_IN=$PWD
+cd "$(dirname "${BASH_SOURCE[0]}")"
 
 readonly USAGE="usage: ./test.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] [-o no-musl]
                  [-o no-servers] [-h] [quick | [all | loop] [NAME...] | version_check=X.Y.Z]
@@ -23,7 +25,7 @@ readonly USAGE="usage: ./test.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] 
   -o ...               as for ./make.sh
   -h                   this text
 
-  CC, CXX, CFLAGS      as for ./make.sh"
+  CC, CXX, CFLAGS, OUTPUT  as for ./make.sh"
 
 # What programs are called with.
 declare -rA ARGUMENTS=([test_aco_benchmark]=--check)
@@ -35,10 +37,13 @@ readonly SKIPPED=77 TIMEOUT=600
 readonly MEMCHECK=(valgrind --tool=memcheck --leak-check=full --show-leak-kinds=all
     "--errors-for-leak-kinds=definite,indirect,possible")
 
-# Seconds that tests took: in the last run of each here, and, for a first run, on two processors.
-readonly DURATIONS=output/durations FIRST_DURATIONS=tests/durations
+# Where make.sh builds. In names of tests and in what it lists, that is always output/.
+OUTPUT=${OUTPUT:-$PWD/output}
+[[ $OUTPUT == /* ]] || OUTPUT=$STARTED_IN/$OUTPUT
+export OUTPUT=${OUTPUT#"$PWD"/}
 
-cd "$(dirname "${BASH_SOURCE[0]}")"
+# Seconds that tests took: in the last run of each here, and, for a first run, on two processors.
+readonly DURATIONS=$OUTPUT/durations FIRST_DURATIONS=tests/durations
 
 usage_error() {
     printf 'test.sh: %s (see ./test.sh -h)\n' "$1" >&2
@@ -50,14 +55,15 @@ usage_error() {
 # The command of the test at path $1, a script perhaps with its part, in COMMAND.
 find_command() {
     local path=${1%% *} program=${1##*/}
-    COMMAND=("./$path")
+    path=${path/#output\//"$OUTPUT/"}
+    COMMAND=("$path")
     case $1 in
     *.sh) COMMAND=(bash "$path") ;;
     *.sh\ *) COMMAND=(bash "$path" "${1#* }") ;;
     *..valgrind.* | *.m32.valgrind.*)
-        COMMAND=("${MEMCHECK[@]}" "--log-file=$log.memcheck" "./$path")
+        COMMAND=("${MEMCHECK[@]}" "--log-file=$log.memcheck" "$path")
         ;;
-    *..*) find_emulator "${path#*..}" ;;
+    *..*) find_emulator "${1#*..}" ;;
     esac
     program=${program%%..*}
     COMMAND+=(${ARGUMENTS[$program]:+"${ARGUMENTS[$program]}"})
@@ -69,7 +75,7 @@ find_emulator() {
     while IFS='|' read -r name emulator _; do
         # shellcheck disable=SC2206 # it is a command of several words
         [[ $1 != "$name".* ]] || COMMAND=($emulator "${COMMAND[@]}")
-    done < output/.foreign
+    done < "$OUTPUT/.foreign"
 }
 
 # Whether memcheck ran and found nothing. One that aborts can't free, so its leaks don't count.
@@ -128,11 +134,11 @@ list_scripts() {
 list_tests() {
     local path name
     if [[ "$*" == quick ]]; then
-        grep '^output/tests/test_' output/.built
+        grep '^output/tests/test_' "$OUTPUT/.built"
         return
     fi
     {
-        grep -E '^output/(tests/)?test_' output/.built || true
+        grep -E '^output/(tests/)?test_' "$OUTPUT/.built" || true
         list_scripts
     } | while IFS= read -r path; do
         if (($# == 0)); then
@@ -207,9 +213,9 @@ run_tests() {
 
 # Lists what make.sh has left out, why tests were skipped, and what others have left out.
 tell_untested() {
-    [[ -s output/.left_out || -s $UNTESTED ]] || return 0
+    [[ -s $OUTPUT/.left_out || -s $UNTESTED ]] || return 0
     printf '\nnot tested; ./test.sh -i all installs what this machine can have:\n'
-    cat output/.left_out
+    cat "$OUTPUT/.left_out"
     LC_ALL=C sort "$UNTESTED" | uniq -c | sed -E 's/ \(or .*-i all\)$//
         /^ *([0-9]+) skipped: (.*)/ { s//  \2 (skipped: \1)/; b }
         s/^ *[0-9]+/ /'
@@ -256,7 +262,7 @@ check_version() {
     local wanted=$1 program=$TMP/version
     printf '#include "aco.h"\nint main(void) { printf("%%d %%d\\n", %s); }\n' \
         'ACO_VERSION, aco_version()' |
-        ${CC:-gcc} -x c - -x none -I. output/libaco.a -o "$program" -lpthread
+        ${CC:-gcc} -x c - -x none -I. "$OUTPUT/libaco.a" -o "$program" -lpthread
     local major minor patch number
     IFS=. read -r major minor patch <<< "$wanted"
     [[ $wanted =~ ^[0-9]+\.[0-9]+\.[0-9]+$ ]] || usage_error "version_check=$wanted is no X.Y.Z"
@@ -306,7 +312,7 @@ esac
 check_names "${names[@]}"
 bash make.sh "${make_options[@]}" "${without[@]}" "$goal"
 
-LOGS=$PWD/output/logs JOBS=$(nproc)
+LOGS=$(realpath "$OUTPUT/logs") JOBS=$(nproc)
 mkdir -p "$LOGS"
 touch "$DURATIONS"
 # For the scripts in tests/.
@@ -314,12 +320,12 @@ TMP=$(mktemp -d)
 trap 'rm -rf "$TMP"' EXIT
 UNTESTED=$TMP/untested
 CC=$(in_one_word "${CC:-gcc}") CXX=$(in_one_word "${CXX:-g++}")
-export TMP OUTPUT=output CC CXX
-M32=$(grep -m 1 -o '\.\.m32\.' output/.built || true)
+export TMP CC CXX
+M32=$(grep -m 1 -o '\.\.m32\.' "$OUTPUT/.built" || true)
 export M32 OPTIONS=${without[*]} INSTALLED=$installed
 
 # All tests, for test_ci.sh.
-list_tests > output/.tests
+list_tests > "$OUTPUT/.tests"
 
 case ${1:-} in
 version_check=*) check_version "${1#version_check=}" ;;

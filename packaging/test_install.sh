@@ -261,9 +261,12 @@ must "make.sh uninstall fails with blanks in PREFIX" "${with_blank[@]}" uninstal
 
 # ---- Another configuration -----------------------------------------------------------------------
 
+# It is built elsewhere, too, as if the sources were read-only.
 other=$TMP/other
-must "make.sh install fails for another configuration" env PREFIX="$other" \
+rm -rf "$PROJECT/output"
+must "make.sh install fails for another configuration" env PREFIX="$other" OUTPUT="$TMP/built" \
     CFLAGS="-O1 -DACO_CONFIG_SHARE_FPU_MXCSR_ENV -DACO_CONFIG_LIST" "${MAKE[@]}" -o no-man install
+[[ -e $TMP/built/libaco.so && ! -e $PROJECT/output ]] || fail "OUTPUT is not where it builds"
 [[ ! -e $other/share/man ]] || fail "make.sh -o no-man install installs manual pages"
 read -ra flags < <(pkg "$other/lib" --cflags --libs)
 check_consumer "pkg-config, another configuration" "${flags[@]}" -Wl,-rpath,"$other/lib"

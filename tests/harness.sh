@@ -20,6 +20,8 @@
 set -euo pipefail
 
 : "${CC:=gcc}" "${CXX:=g++}" "${OUTPUT:=output}" "${M32:=}" "${INSTALLED:=}" "${OPTIONS:=}"
+# A copy of the project that a script builds has an output/ of its own.
+export -n OUTPUT
 TMP=$(mktemp -d "${TMP:-/tmp}/${0##*/}.XXXXXX")
 trap 'rm -rf "$TMP"' EXIT
 

@@ -3,8 +3,9 @@
 #
 # The runners, in a copy of what they need: they do what they can where packages are missing, list
 # what they leave out, start the longest test first, and can fail: for a failing test, no test at
-# all, and words that they don't know.
+# all, and words that they don't know. They build where OUTPUT says, too.
 set -euo pipefail
+unset OUTPUT
 : "${CC:=gcc}" "${CXX:=g++}"
 trap 'echo "line $LINENO: $BASH_COMMAND: failed"' ERR
 
@@ -85,8 +86,10 @@ expect 0 'about 2 minutes on 1 processor$' env PATH="$BIN:$PATH" bash test.sh tu
 must_say '^15 passed, 0 failed, 0 skipped$'
 
 # The C tests alone, where there is cmocka.
+cmocka=0
 if echo 'int main(void) { return 0; }' | "$CC" -x c - -lcmocka -o "$BIN/program"; then
     sed -i '/| native-tests$/s/^false/true/' tools/dependencies
+    cmocka=1
     expect 0 '^4 passed, 0 failed, 0 skipped$' bash test.sh quick
 fi
 
@@ -120,3 +123,33 @@ expect 1 'header and library are' bash test.sh version_check=0.0.1
 expect 0 '^1 passed, 0 failed, 0 skipped$' bash test.sh \
     "version_check=$(awk '/^#define ACO_VERSION_(MAJOR|MINOR|PATCH) / { v = v dot $3; dot = "." }
                           END { print v }' aco.h)"
+
+# ---- Elsewhere -----------------------------------------------------------------------------------
+
+# as_reader COMMAND...: without the rights of root, who may write everywhere.
+as_reader() {
+    ((EUID != 0)) || set -- setpriv --reuid=65534 --regid=65534 --clear-groups "$@"
+    "$@"
+}
+
+# What is in $TMP may be root's alone.
+SHELF=$(TMPDIR=/tmp mktemp -d)
+trap 'chmod -R u+w "$SHELF" && rm -rf "$PROJECT" "$BIN" "$SHELF"' EXIT
+rm -rf output
+cp -R . "$SHELF/aco"
+mkdir "$SHELF/out"
+chmod -R a+rX,a-w "$SHELF/aco"
+chmod 777 "$SHELF"/{,out}
+cd /
+export TMPDIR=/tmp CC=${CC##*/} CXX=${CXX##*/}
+unset PASSES TMP
+expect 1 "^make.sh: can't write to output/: OUTPUT=" as_reader bash "$SHELF/aco/make.sh"
+expect 0 '^make.sh: [0-9]* targets built in .*/out/' \
+    as_reader env -C "$SHELF" OUTPUT=out bash aco/make.sh library
+[[ -e $SHELF/out/libaco.so && ! -e $SHELF/aco/output ]]
+expect 0 '^14 passed, 0 failed, 0 skipped$' \
+    as_reader env OUTPUT="$SHELF/out" bash "$SHELF/aco/test.sh" tutorial_
+if ((cmocka)); then
+    expect 0 '^8 passed, 0 failed, 0 skipped$' \
+        as_reader env OUTPUT="$SHELF/out" bash "$SHELF/aco/test.sh" quick
+fi
