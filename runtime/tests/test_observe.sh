@@ -142,7 +142,7 @@ check_watch_part() {
     tells computes 1 "^aco: watchdog: task 2 \"computes\" has kept its thread for 0\.\d+ s: let it yield, or aco_offload\(\) what takes long\n$frames computes\+" \
         'has kept its thread(.*\n)*.*has kept its thread'
     tells child 1 "^aco: watchdog: task \\d+ \"\" has kept its thread for 0\.\d+ s: .*\n$frames computes\+"
-    tells blocks 1 "^aco: watchdog: task 2 \"blocks\" has kept its thread for 0\.\d+ s, asleep in a system call: make it by an aco_ call, link libaco_hooks, .*\n$frames blocks\+"
+    tells blocks 1 "^aco: watchdog: task 2 \"blocks\" has kept its thread for 0\.\d+ s, asleep in a system call: make it by an aco_ call, link libaco_hooks so that such calls wait as tasks \(docs/hooks.md\), or aco_offload\(\) it\n$frames blocks\+"
     tells holds 1 "^aco: watchdog: a lock is held over a wait, .*\ntask 3 \"\": waits for a mutex .*\n$frames wants\+.*\n  which is held by task 2 \"holds\"\ntask 2 \"holds\": waits for a time .*\n$frames holds\+"
     tells cycle 1 '^aco: watchdog: deadlock: these tasks wait for each other:\n(task|  )' \
         "task 2 \"first\": waits for a mutex .*\n$frames locks_one_first\+.*\n  which is held by task 3 \"second\"\n" \
