@@ -68,6 +68,9 @@ check_unpacked() {
         [[ -s $root/usr/share/doc/aco/$file ]] || fail "the packages have no $file"
     done
     libraries=$(dirname "$root"/usr/lib/*/libaco.so)
+    for file in "$libraries"/libaco*.so; do
+        [[ $(readelf -d "$file") != *"PATH)"* ]] || fail "${file##*/} has a RUNPATH in the packages"
+    done
     export PKG_CONFIG_LIBDIR=$libraries/pkgconfig PKG_CONFIG_SYSROOT_DIR=$root
     read -ra flags < <(pkg-config --cflags --libs aco)
     check_consumer "unpacked, pkg-config" "${flags[@]}" -Wl,-rpath,"$libraries"
