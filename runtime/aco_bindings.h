@@ -28,6 +28,10 @@ extern "C" {
 int aco_i_spawn_in(const aco_task_options_t *options, void *(*fn)(void *storage),
                    void (*place)(void *storage, void *arg), void *arg, aco_task_t **task);
 
+/* For `fn`: messages name the running task by `name`, unless it has one, or else by the function
+ * that it calls, instead of `fn`. Both may be NULL. */
+void aco_i_name(const char *name, void *function);
+
 /* For `fn`: what was in the storage has been moved out of it, and the task may wait. */
 void aco_i_begin(void);
 

@@ -119,7 +119,8 @@ int aco_run_once(int64_t timeout);
 
 /* Options of a task; zero in a field is its default. */
 typedef struct {
-    const char *name;   /* shown by messages and aco_print_tasks(); kept, not copied; NULL: none */
+    const char *name;   /* shown by messages and aco_print_tasks(); kept, not copied; NULL: that of
+                           the function is shown */
     size_t stack_sz;    /* bytes of a stack of its own, at least 16 KiB; 0: that of the runtime's
                            options */
     int shares_stack;   /* 1: on the share stack of its thread, whose size is that of the runtime's

@@ -83,16 +83,15 @@ static void put_place(aco_i_text_t *text, const aco_task_t *task)
 
 static void put_need(aco_i_text_t *text, const aco_task_t *at, const aco_task_t *next)
 {
-    static const char *const phrases[] = {"  which is held by task ",
-                                          "  which is waited for: task ", "  which still has task ",
-                                          "  behind a writer that waits: task "};
+    static const char *const phrases[] = {"  which is held by ",
+                                          "  which is waited for: ", "  which still has ",
+                                          "  behind a writer that waits: "};
     aco_task_t task, needed;
     const need_t *need = aco_i_find_need(aco_i_find_waiter(at), next);
     if (need != NULL && aco_i_read_task(at, &task) && aco_i_read_task(next, &needed)) {
         put_place(text, &task);
         aco_i_put(text, phrases[need->kind]);
-        aco_i_put_number(text, needed.id, 10);
-        aco_i_put_name(text, &needed);
+        aco_i_put_title(text, &needed);
         aco_i_put(text, "\n");
     }
 }

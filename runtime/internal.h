@@ -870,13 +870,17 @@ HIDDEN void aco_i_flush(aco_i_text_t *text);
 HIDDEN int aco_i_find_section(const char *path, const char *name, uintptr_t *address, size_t *sz);
 /* Puts "function+0x12 (file+0x1234)" of an address. Reads the symbols of the file. */
 HIDDEN void aco_i_put_place(aco_i_text_t *text, uintptr_t pc);
-/* Puts the name of a function alone, or its address. */
+/* Puts the name of a function alone; if it has none, where it is: "(file+0x1234)". */
 HIDDEN void aco_i_put_function(aco_i_text_t *text, uintptr_t address);
+/* Its name, until symbols are read again; NULL if it has none. */
+HIDDEN const char *aco_i_function_name(uintptr_t address);
 /* Whether the name of its function begins with `prefix`. */
 HIDDEN int aco_i_is_function(uintptr_t pc, const char *prefix);
 /* Before and after the places of one listing, which one thread makes at a time. */
 HIDDEN void aco_i_begin_places(void);
 HIDDEN void aco_i_end_places(void);
+/* Begins one before the process ends, which does not wait for another listing for long. */
+HIDDEN void aco_i_begin_last_places(void);
 /* In a child after fork(), which may have come in the middle of a listing. */
 HIDDEN void aco_i_forget_places(void);
 
@@ -943,10 +947,16 @@ extern HIDDEN const char *const aco_i_reason_names[CT_REASONS];
  * of what its handler has interrupted. */
 HIDDEN void aco_i_list_tasks(aco_i_text_t *text, const aco_i_registers_t *registers);
 HIDDEN void aco_i_put_frames(aco_i_text_t *text, const aco_i_place_t *place);
-/* The line of a task, which was read from memory as its place was, and its name alone. */
+/* The line of a task, which was read from memory as its place was. */
 HIDDEN void aco_i_put_task(aco_i_text_t *text, const aco_task_t *task, const aco_i_place_t *place,
                            int64_t now);
-HIDDEN void aco_i_put_name(aco_i_text_t *text, const aco_task_t *task);
+/* Says which task: by its number, and by its name, or else that of its function; or that it is a
+ * thread outside of tasks. */
+HIDDEN void aco_i_put_title(aco_i_text_t *text, const aco_task_t *task);
+/* Makes that name, escaped, from a task that is the caller's, or was read from memory; between
+ * aco_i_begin_places() and aco_i_end_places(). */
+#define ACO_I_LABEL_SZ (4 * ACO_I_NAME_SZ + 1) /* bytes */
+HIDDEN void aco_i_label(char *label, const aco_task_t *task);
 
 /* ---- metrics.c ---- */
 
@@ -964,6 +974,8 @@ HIDDEN void aco_i_trace_look(loop_t *loop, const aco_task_t *last_before);
 /* In a task or on the thread of such a loop, another loop's inbox was given the task. */
 HIDDEN void aco_i_trace_wake(const loop_t *loop, aco_task_t *task);
 HIDDEN void aco_i_trace_begin_run(loop_t *loop, const aco_task_t *task);
+/* Its name, or its function, has changed since. */
+HIDDEN void aco_i_trace_name(loop_t *loop, const aco_task_t *task);
 HIDDEN void aco_i_trace_end_run(loop_t *loop, aco_task_t *task);
 /* Writes what there is, and the end of the file, if there is one. */
 HIDDEN void aco_i_finish_trace(void);

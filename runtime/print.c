@@ -207,21 +207,44 @@ void aco_i_put_frames(aco_i_text_t *text, const aco_i_place_t *place)
     }
 }
 
-void aco_i_put_name(aco_i_text_t *text, const aco_task_t *task)
+void aco_i_label(char *label, const aco_task_t *task)
 {
-    char name[ACO_I_NAME_SZ], escaped[4 * ACO_I_NAME_SZ + 1];
+    char name[ACO_I_NAME_SZ];
     size_t sz = task->name == NULL ? 0 : aco_i_read_memory(name, task->name, sizeof(name));
+    if (aco_i_escape(label, name, sz) != 0) {
+        return;
+    }
+    aco_i_text_t place = {.fd = -1};
+    const char *function = aco_i_function_name((uintptr_t)task->fn);
+    if (function == NULL) {
+        aco_i_put_function(&place, (uintptr_t)task->fn);
+        place.bytes[place.sz < sizeof(place.bytes) ? place.sz : 0] = '\0';
+        function = place.bytes;
+    }
+    sz = strnlen(function, ACO_I_LABEL_SZ - 1);
+    memcpy(label, function, sz);
+    label[sz] = '\0';
+}
+
+void aco_i_put_title(aco_i_text_t *text, const aco_task_t *task)
+{
+    char label[ACO_I_LABEL_SZ];
+    if (task->runtime == NULL) {
+        aco_i_put(text, "a thread outside of tasks");
+        return;
+    }
+    aco_i_put(text, "task ");
+    aco_i_put_number(text, task->id, 10);
     aco_i_put(text, " \"");
-    aco_i_put_some(text, escaped, aco_i_escape(escaped, name, sz));
+    aco_i_label(label, task);
+    aco_i_put(text, label);
     aco_i_put(text, "\"");
 }
 
 void aco_i_put_task(aco_i_text_t *text, const aco_task_t *task, const aco_i_place_t *place,
                     int64_t now)
 {
-    aco_i_put(text, "task ");
-    aco_i_put_number(text, task->id, 10);
-    aco_i_put_name(text, task);
+    aco_i_put_title(text, task);
     aco_i_put(text, ": ");
     aco_i_put(text, state_names[task->state]);
     if (task->state == TASK_WAITING && task->reason < CT_REASONS) {

@@ -189,11 +189,7 @@ static char *find_name(uintptr_t pc)
     if (text.stream == NULL) {
         return NULL;
     }
-    if (aco_i_is_function(pc, "")) {
-        aco_i_put_function(&text, pc);
-    } else {
-        aco_i_put_place(&text, pc);
-    }
+    aco_i_put_function(&text, pc);
     aco_i_flush(&text);
     return fclose(text.stream) == 0 ? name : NULL;
 }

@@ -170,10 +170,15 @@ static const char *program_name(void)
 static lock_t places_lock;
 static int is_locked; /* its holder has it; a handler that could not have it goes on without */
 
+void aco_i_begin_last_places(void)
+{
+    is_locked = aco_i_try_to_lock(&places_lock);
+}
+
 void aco_i_begin_places(void)
 {
     if (aco_i_is_dying()) {
-        is_locked = aco_i_try_to_lock(&places_lock);
+        aco_i_begin_last_places();
     } else {
         lock(&places_lock);
         is_locked = 1;
@@ -194,52 +199,63 @@ void aco_i_forget_places(void)
     memset(&places_lock, 0, sizeof(places_lock));
 }
 
+/* The symbol of the function at an address, and the module that it is in; NULL: there is none. */
+static const ElfW(Sym) * symbol_at(uintptr_t pc, const aco_i_module_t **module)
+{
+    *module = aco_i_module_of(pc);
+    if (*module == NULL) {
+        return NULL;
+    }
+    read_module(*module);
+    return find_function(pc - (*module)->base);
+}
+
+const char *aco_i_function_name(uintptr_t address)
+{
+    const aco_i_module_t *module;
+    const ElfW(Sym) *symbol = symbol_at(address, &module);
+    return symbol == NULL ? NULL : last.names + symbol->st_name;
+}
+
 int aco_i_is_function(uintptr_t pc, const char *prefix)
 {
-    const aco_i_module_t *module = aco_i_module_of(pc);
-    if (module == NULL) {
-        return 0;
+    const char *name = aco_i_function_name(pc);
+    return name != NULL && strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
+static void put_in_file(aco_i_text_t *text, const aco_i_module_t *module, uintptr_t pc)
+{
+    if (module != NULL) {
+        int is_program = strcmp(module->path, "/proc/self/exe") == 0;
+        aco_i_put(text, "(");
+        aco_i_put(text, base_name(is_program ? program_name() : module->path));
+        aco_i_put(text, "+");
     }
-    read_module(module);
-    const ElfW(Sym) *symbol = find_function(pc - module->base);
-    return symbol != NULL && strncmp(last.names + symbol->st_name, prefix, strlen(prefix)) == 0;
+    aco_i_put(text, "0x");
+    aco_i_put_number(text, module != NULL ? pc - module->base : pc, 16);
+    aco_i_put(text, module != NULL ? ")" : "");
 }
 
 void aco_i_put_function(aco_i_text_t *text, uintptr_t address)
 {
-    const aco_i_module_t *module = aco_i_module_of(address);
-    if (module != NULL) {
-        read_module(module);
-        const ElfW(Sym) *symbol = find_function(address - module->base);
-        if (symbol != NULL) {
-            aco_i_put(text, last.names + symbol->st_name);
-            return;
-        }
+    const aco_i_module_t *module;
+    const ElfW(Sym) *symbol = symbol_at(address, &module);
+    if (symbol != NULL) {
+        aco_i_put(text, last.names + symbol->st_name);
+    } else {
+        put_in_file(text, module, address);
     }
-    aco_i_put(text, "0x");
-    aco_i_put_number(text, address, 16);
 }
 
 void aco_i_put_place(aco_i_text_t *text, uintptr_t pc)
 {
-    const aco_i_module_t *module = aco_i_module_of(pc);
-    if (module == NULL) {
-        aco_i_put(text, "0x");
-        aco_i_put_number(text, pc, 16);
-        return;
-    }
-    read_module(module);
-    const ElfW(Sym) *symbol = find_function(pc - module->base);
+    const aco_i_module_t *module;
+    const ElfW(Sym) *symbol = symbol_at(pc, &module);
     if (symbol != NULL) {
         aco_i_put(text, last.names + symbol->st_name);
         aco_i_put(text, "+0x");
         aco_i_put_number(text, pc - module->base - symbol->st_value, 16);
         aco_i_put(text, " ");
     }
-    int is_program = strcmp(module->path, "/proc/self/exe") == 0;
-    aco_i_put(text, "(");
-    aco_i_put(text, base_name(is_program ? program_name() : module->path));
-    aco_i_put(text, "+0x");
-    aco_i_put_number(text, pc - module->base, 16);
-    aco_i_put(text, ")");
+    put_in_file(text, module, pc);
 }

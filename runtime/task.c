@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 
 #define CT_TASKS_A_CHUNK 128u
@@ -250,6 +251,27 @@ static aco_t *new_co(loop_t *loop, aco_task_t *task, aco_share_stack_t *shared)
     return co;
 }
 
+/* Messages of the core name the entry function of a coroutine, which is the same for all tasks:
+ * they are to name the task's. */
+static void name_function(aco_task_t *task)
+{
+    task->co->fp = (aco_cofuncp_t)(uintptr_t)task->fn;
+}
+
+void aco_i_name(const char *name, void *fn)
+{
+    loop_t *loop = aco_i_loop;
+    aco_task_t *self = loop->running;
+    self->name = self->name != NULL ? self->name : name;
+    if (fn != NULL) {
+        self->fn = (void *(*)(void *))(uintptr_t)fn; /* its own was called */
+        name_function(self);
+    }
+    if (loop->trace != NULL) {
+        aco_i_trace_name(loop, self);
+    }
+}
+
 int aco_i_start(loop_t *loop, aco_task_t *task, aco_share_stack_t *stack)
 {
     size_t ct_timers = loop->ct_tasks + loop->ct_later + 1;
@@ -260,6 +282,7 @@ int aco_i_start(loop_t *loop, aco_task_t *task, aco_share_stack_t *stack)
     if (task->co == NULL) {
         return -1;
     }
+    name_function(task);
     loop->ct_tasks++;
     loop->ct_later -= task->starts_later != 0;
     loop->ct_started++;
@@ -271,6 +294,7 @@ void aco_i_reset(aco_task_t *task)
 {
     aco_reset(task->co, enter_task, task->loop);
     task->suspended = task->co;
+    name_function(task);
 }
 
 static void destroy_co(loop_t *loop, aco_task_t *task)
@@ -612,13 +636,19 @@ int aco_i_is_lent(const aco_task_t *self, const void *ptr)
 void aco_i_misuse_of(const char *call, const char *rule)
 {
     const aco_task_t *self = aco_self();
-    static char text[512], name[4 * ACO_I_NAME_SZ + 1];
+    static char text[512], label[ACO_I_LABEL_SZ];
     if (self != NULL) {
-        aco_i_escape(name, aco_task_name(self), ACO_I_NAME_SZ);
+        aco_i_find_modules();
+        aco_i_begin_last_places();
+        aco_i_label(label, self);
+        aco_i_end_places();
         snprintf(text, sizeof(text), "%s (task %llu \"%s\")", rule, (unsigned long long)self->id,
-                 name);
+                 label);
+    } else {
+        snprintf(text, sizeof(text), "%s (thread %ld, outside of tasks)", rule,
+                 (long)syscall(SYS_gettid));
     }
-    aco_i_fail(call, aco_get_co(), self != NULL ? text : rule);
+    aco_i_fail(call, aco_get_co(), text);
 }
 
 int aco_park(void)

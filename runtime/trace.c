@@ -93,6 +93,17 @@ static __attribute__((noinline)) void add_name(trace_t *trace, const aco_task_t 
     }
 }
 
+static void set_name(event_t *event, const aco_task_t *task)
+{
+    event->is_function = task->name == NULL;
+    event->name = task->name != NULL ? (const void *)task->name : (const void *)(uintptr_t)task->fn;
+}
+
+void aco_i_trace_name(loop_t *loop, const aco_task_t *task)
+{
+    set_name(loop->trace->runs, task);
+}
+
 void aco_i_trace_begin_run(loop_t *loop, const aco_task_t *task)
 {
     trace_t *trace = loop->trace;
@@ -106,8 +117,7 @@ void aco_i_trace_begin_run(loop_t *loop, const aco_task_t *task)
     int64_t since = task->since < trace->began ? task->since : trace->began;
     event->waited_since = task->co != NULL && was_woken ? since : 0;
     event->id = task->id;
-    event->is_function = task->name == NULL;
-    event->name = task->name != NULL ? (const void *)task->name : (const void *)(uintptr_t)task->fn;
+    set_name(event, task);
     event->waited_for = task->reason;
     event->was_woken = (char)was_woken;
     event->fd = task->fd;

@@ -5,7 +5,7 @@
  * time of the thread, and time that it spends asleep in a system call, but not time in which it was
  * ready to run and the machine had no processor for it.
  */
-#include "internal.h"
+#include "knots.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -64,12 +64,15 @@ static void tell(loop_t *loop, const aco_task_t *task)
 {
     aco_i_text_t text = {.fd = STDERR_FILENO};
     aco_i_place_t place;
+    aco_task_t now;
+    if (!aco_i_read_task(task, &now)) {
+        return;
+    }
     aco_i_find_modules();
     aco_i_begin_places();
     aco_i_ask_place(loop, task, &place);
-    aco_i_put(&text, "aco: watchdog: task ");
-    aco_i_put_number(&text, __atomic_load_n(&task->id, __ATOMIC_RELAXED), 10);
-    aco_i_put_name(&text, task);
+    aco_i_put(&text, "aco: watchdog: ");
+    aco_i_put_title(&text, &now);
     aco_i_put(&text, " has kept its thread for ");
     aco_i_put_time(&text, loop->watched.kept);
     aco_i_put(&text, remedy(&loop->watched));
@@ -127,10 +130,8 @@ static void put_unjoined(const aco_task_t *task, void *arg)
 {
     unjoined_t *unjoined = (unjoined_t *)arg;
     if (unjoined->ct++ < CT_NAMED) {
-        aco_i_put(&unjoined->text,
-                  unjoined->ct == 1 ? "aco: watchdog: never joined: task " : ", task ");
-        aco_i_put_number(&unjoined->text, task->id, 10);
-        aco_i_put_name(&unjoined->text, task);
+        aco_i_put(&unjoined->text, unjoined->ct == 1 ? "aco: watchdog: never joined: " : ", ");
+        aco_i_put_title(&unjoined->text, task);
     }
 }
 
@@ -138,7 +139,10 @@ void aco_i_tell_unjoined(const runtime_t *runtime, size_t ct_groups)
 {
     unjoined_t unjoined = {.text = {.fd = STDERR_FILENO}};
     aco_i_text_t *text = &unjoined.text;
+    aco_i_find_modules();
+    aco_i_begin_places();
     aco_i_each_unjoined(runtime, put_unjoined, &unjoined);
+    aco_i_end_places();
     if (unjoined.ct > CT_NAMED) {
         aco_i_put(text, " and others, ");
         aco_i_put_number(text, unjoined.ct, 10);

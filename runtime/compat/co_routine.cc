@@ -108,9 +108,15 @@ PUBLIC stShareStack_t *co_alloc_sharestack(int ct, int sz)
     return made;
 }
 
+/* Tells the tasks of coroutines from others. They are not joined, so it is never called. */
+static void is_coroutine(void *, void *)
+{
+}
+
 static void *run(void *arg)
 {
     stCoRoutine_t *co = static_cast<stCoRoutine_t *>(arg);
+    aco_i_name(NULL, reinterpret_cast<void *>(co->routine));
     co->routine(co->arg);
     co->task = NULL;
     return NULL;
@@ -128,6 +134,7 @@ static bool make_task(stCoRoutine_t *co)
     if (shared != NULL) {
         shared->next++;
     }
+    co->task->discard = is_coroutine;
     co->task->is_unhooked = !co->is_hooked;
     co->has_begun = false;
     return true;
@@ -206,10 +213,13 @@ PUBLIC void co_reset(stCoRoutine_t *co)
         if (co->thread != thread || !make_task(co)) {
             aco_i_misuse_of("co_reset", "another thread's, or no memory: release it");
         }
-    } else if (aco_i_restart("co_reset", co->task) != 0) {
-        aco_i_misuse_of("co_reset",
-                        "the coroutine waits for a lock or a helper thread: let it "
-                        "go on first");
+    } else {
+        co->task->fn = run; /* messages have named it by another function */
+        if (aco_i_restart("co_reset", co->task) != 0) {
+            aco_i_misuse_of("co_reset",
+                            "the coroutine waits for a lock or a helper thread: let it "
+                            "go on first");
+        }
     }
     co->has_begun = false;
 }
@@ -239,7 +249,8 @@ PUBLIC void co_release(stCoRoutine_t *co)
 stCoRoutine_t *co_i_running()
 {
     const aco_task_t *self = aco_self();
-    return self != NULL && self->fn == run ? static_cast<stCoRoutine_t *>(self->arg) : NULL;
+    return self != NULL && self->discard == is_coroutine ? static_cast<stCoRoutine_t *>(self->arg)
+                                                         : NULL;
 }
 
 PUBLIC stCoRoutine_t *co_self()

@@ -521,7 +521,7 @@ static void misuse_ends_in_a_line(void **state)
         snprintf(begin, sizeof(begin), "aco: %s: ", names[i]);
         char *line_end = strchr(said, '\n');
         if (strncmp(said, begin, strlen(begin)) != 0 || strstr(said, " (task ") == NULL ||
-            line_end == NULL || line_end[1] != '\0') {
+            strstr(said, " \"\") (coroutine ") != NULL || line_end == NULL || line_end[1] != '\0') {
             fail_msg("not a line of %s in a task: %s", names[i], said);
         }
     }

@@ -34,10 +34,10 @@ says() {
 check_list() {
     local at='(    at .*\n)*    at'
     says "^task \\d+ \"sleeper\": waits for a time since .* bytes of stack\\n    and 199 like it, the last since \\d+\\.\\d{3} s: (\\d+, ){8}\\.\\.\\.\\n$at sleeps\\+0x"
-    says "^task \\d+ \"\": waits for a mutex since .*\\n    and 4 like it, .*\\n$at locks_inside\\+0x.*\\n$at locks\\+0x"
+    says "^task \\d+ \"locks\": waits for a mutex since .*\\n    and 4 like it, .*\\n$at locks_inside\\+0x.*\\n$at locks\\+0x"
     says "^task \\d+ \"reader\": waits for input of descriptor \\d+ since .*\\n    and 4 like it, .*\\n$at reads\\+0x\\w+ \\(observe_sample\\+0x\\w+\\)\\n"
     says "^task \\d+ \"computer\": running, \\d+ bytes of stack\\n    at computes\\+0x"
-    says "^task \\d+ \"\": waits for a time .*\\n$at generates\\+0x.*\\n$at resumes\\+0x"
+    says "^task \\d+ \"resumes\": waits for a time .*\\n$at generates\\+0x.*\\n$at resumes\\+0x"
     (($(grep -c '^task' "$TMP/said") <= 8)) || fail "$WHAT: more entries than kinds of tasks"
 }
 
@@ -55,7 +55,7 @@ check_lists() {
     COMMAND=$* WHAT="$*: a list"
     build observe_sample "$@"
     must "$WHAT" timeout 60 "${RUN[@]}" "$TMP/observe_sample" print
-    says "^task \\d+ \"\": running, \\d+ bytes of stack\\n    at aco_print_tasks\\+0x.*\\n    at first\\+0x"
+    says "^task 1 \"first\": running, \\d+ bytes of stack\\n    at aco_print_tasks\\+0x.*\\n    at first\\+0x"
     check_list
     dies 134 abort fails
     dies 134 kill fails
@@ -141,22 +141,22 @@ check_watch_part() {
     build watch_sample "${CC%% *}" -O2
     tells computes 1 "^aco: watchdog: task 2 \"computes\" has kept its thread for 0\.\d+ s: let it yield, or aco_offload\(\) what takes long\n$frames computes\+" \
         'has kept its thread(.*\n)*.*has kept its thread'
-    tells child 1 "^aco: watchdog: task \\d+ \"\" has kept its thread for 0\.\d+ s: .*\n$frames computes\+"
+    tells child 1 "^aco: watchdog: task \\d+ \"first\" has kept its thread for 0\.\d+ s: .*\n$frames computes\+"
     tells blocks 1 "^aco: watchdog: task 2 \"blocks\" has kept its thread for 0\.\d+ s, asleep in a system call: make it by an aco_ call, link libaco_hooks so that such calls wait as tasks \(docs/hooks.md\), or aco_offload\(\) it\n$frames blocks\+"
-    tells holds 1 "^aco: watchdog: a lock is held over a wait, .*\ntask 3 \"\": waits for a mutex .*\n$frames wants\+.*\n  which is held by task 2 \"holds\"\ntask 2 \"holds\": waits for a time .*\n$frames holds\+"
+    tells holds 1 "^aco: watchdog: a lock is held over a wait, .*\ntask 3 \"wants\": waits for a mutex .*\n$frames wants\+.*\n  which is held by task 2 \"holds\"\ntask 2 \"holds\": waits for a time .*\n$frames holds\+"
     tells cycle 1 '^aco: watchdog: deadlock: these tasks wait for each other:\n(task|  )' \
         "task 2 \"first\": waits for a mutex .*\n$frames locks_one_first\+.*\n  which is held by task 3 \"second\"\n" \
         "task 3 \"second\": waits for an rwlock .*\n$frames locks_two_first\+.*\n  which is held by task 4 \"third\"\n" \
         "task 4 \"third\": waits for the end of a task .*\n$frames locks_three_and_joins\+.*\n  which is waited for: task 2 \"first\"\n"
     tells pairs 1 '(task|  which is held by task) \d+ "sooner"(.*\n)*^aco: watchdog: deadlock: these tasks wait for each other:(.*\n)*  which is held by task \d+ "later"'
     tells group 1 "^aco: watchdog: deadlock: these tasks wait for each other:\n(task|  )" \
-        "task 1 \"\": waits for the end of a group .*\n(    at .*\n)*  which still has task 3 \"\"\n" \
-        "task 3 \"\": waits for a mutex .*\n$frames locks_both\+.*\n  which is held by task 1 \"\"\n"
-    tells reader 1 "task 1 \"\": waits for an rwlock .*\n(    at .*\n)*  behind a writer that waits: task 2 \"writer\"\n" \
-        "task 2 \"writer\": waits for an rwlock .*\n$frames writes\+.*\n  which is held by task 1 \"\"\n"
-    tells readers 1 "task 1 \"\": waits for an rwlock .*\n(    at .*\n)*  which is held by task 3 \"reader\"\n" \
-        "task 3 \"reader\": waits for a mutex .*\n$frames reads_and_locks\+.*\n  which is held by task 1 \"\"\n"
-    tells threads 1 '^aco: watchdog: deadlock: all tasks wait for each other:\n(.*\n)*task 2 "": waits for a semaphore '
+        "task 1 \"first\": waits for the end of a group .*\n(    at .*\n)*  which still has task 3 \"locks_both\"\n" \
+        "task 3 \"locks_both\": waits for a mutex .*\n$frames locks_both\+.*\n  which is held by task 1 \"first\"\n"
+    tells reader 1 "task 1 \"first\": waits for an rwlock .*\n(    at .*\n)*  behind a writer that waits: task 2 \"writer\"\n" \
+        "task 2 \"writer\": waits for an rwlock .*\n$frames writes\+.*\n  which is held by task 1 \"first\"\n"
+    tells readers 1 "task 1 \"first\": waits for an rwlock .*\n(    at .*\n)*  which is held by task 3 \"reader\"\n" \
+        "task 3 \"reader\": waits for a mutex .*\n$frames reads_and_locks\+.*\n  which is held by task 1 \"first\"\n"
+    tells threads 1 '^aco: watchdog: deadlock: all tasks wait for each other:\n(.*\n)*task 2 "acquires": waits for a semaphore '
     tells stands 1 "^aco: watchdog: deadlock: all tasks wait for each other:\ntask 2 \"stands\": waits for a sender .*\n$frames receives\+"
     WHAT="watchdog: what was not joined"
     ACO_WATCHDOG=50ms "$TMP/watch_sample" unjoined 2>"$TMP/said"
@@ -187,8 +187,8 @@ check_watch_part() {
     says '^aco: ACO_WATCHDOG is 50: set it to a time such as 50ms or 1.5s$'
     echo "watchdog: no false alarm"
     build watch_sample "${CC%% *}" -O2 -Iruntime/hooks runtime/hooks/*.c -ldl
-    tells hooked 1 "task 2 \"\": waits for a mutex .*\n$frames locks_normal_first\+.*\n  which is held by task 3 \"\"\n" \
-        "task 3 \"\": waits for a mutex .*\n$frames locks_recursive_first\+.*\n  which is held by task 2 \"\"\n"
+    tells hooked 1 "task 2 \"locks_normal_first\": waits for a mutex .*\n$frames locks_normal_first\+.*\n  which is held by task 3 \"locks_recursive_first\"\n" \
+        "task 3 \"locks_recursive_first\": waits for a mutex .*\n$frames locks_recursive_first\+.*\n  which is held by task 2 \"locks_normal_first\"\n"
     tells blocks_directly 1 "^aco: watchdog: task 2 \"blocks_directly\" has kept its thread for 0\.\d+ s, asleep in a system call that no hook reaches: make it by an aco_ call, or aco_offload\(\) it\n$frames blocks_directly\+"
     tells computes 1 ' s: let it yield, or aco_offload\(\) what takes long$'
 }

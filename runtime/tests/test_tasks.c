@@ -839,8 +839,8 @@ static void *is_printed(void *arg)
     aco_print_tasks(stream);
     fclose(stream);
     CHECK(strstr(text, "\"sleeper\": waits for a time since") != NULL);
-    CHECK(strstr(text, "\"\": running") != NULL);
-    size_t used = stack_use_of(text, "\"\"");
+    CHECK(strstr(text, "\"is_printed\": running") != NULL);
+    size_t used = stack_use_of(text, "\"is_printed\"");
     CHECK(used > sizeof(text) && used < 65536);
     used = stack_use_of(text, "\"sleeper\"");
     CHECK(used > 0 && used < sizeof(text));
