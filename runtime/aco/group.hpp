@@ -34,6 +34,7 @@ template <class F> struct member {
 
     void operator()()
     {
+        tell_function(f);
 #ifdef __cpp_exceptions
         try {
             f();
@@ -95,6 +96,7 @@ public:
         using M = detail::member<std::decay_t<F>>;
         task_options options = {};
         options.group = valid();
+        options.name = detail::name_for<F>();
         detail::go<M>(&options, detail::run_stored<M, void>, M{std::forward<F>(f), group_}, nullptr,
                       "aco::group::spawn");
     }

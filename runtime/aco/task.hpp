@@ -19,6 +19,7 @@
 
 #include "aco_bindings.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
@@ -31,6 +32,7 @@
 #include <new>
 #include <optional>
 #include <ratio>
+#include <string_view>
 #include <system_error>
 #include <type_traits>
 #include <utility>
@@ -203,6 +205,65 @@ public:
     }
 };
 
+/* ---- Names ---- */
+
+/* The name of a type, as compilers write it in their messages: "first(int)::<lambda()>"; of a lambda
+ * in clang, its place without folders: "file.cc:12:5". */
+template <class F> constexpr std::string_view name_of_type() noexcept
+{
+    std::string_view text = __PRETTY_FUNCTION__; /* "... [with F = T; ...]" or "... [F = T]" */
+    text.remove_prefix(text.find("F = ") + 4);
+    text = text.substr(0, std::min(text.find(';'), text.rfind(']')));
+    if (text.substr(0, 11) == "(lambda at ") {
+        text.remove_prefix(std::max(text.rfind('/') + 1, sizeof("(lambda at ") - 1));
+        text.remove_suffix(1);
+    }
+    return text;
+}
+
+template <class F> struct type_name {
+    struct text_type {
+        char bytes[name_of_type<F>().size() + 1];
+    };
+    static constexpr text_type make() noexcept
+    {
+        text_type made{};
+        for (std::size_t i = 0; i < name_of_type<F>().size(); i++) {
+            made.bytes[i] = name_of_type<F>()[i];
+        }
+        return made;
+    }
+    static constexpr text_type text = make();
+};
+
+template <class F>
+constexpr bool is_function = std::is_function_v<std::remove_pointer_t<std::decay_t<F>>>;
+
+/* Messages name a task that was given no name by the type of its callable, or else by the function
+ * that it calls, of which it has to tell when it has begun. */
+template <class F> constexpr const char *name_for() noexcept
+{
+    return is_function<F> ? nullptr : type_name<std::decay_t<F>>::text.bytes;
+}
+template <class F> void tell_function([[maybe_unused]] const F &f) noexcept
+{
+    if constexpr (is_function<F>) {
+        aco_i_name(nullptr, reinterpret_cast<void *>(f));
+    }
+}
+
+template <class G> struct named_options {
+    static constexpr task_options make() noexcept
+    {
+        task_options made{};
+        made.name = name_for<G>();
+        return made;
+    }
+    static constexpr task_options options = make();
+};
+
+/* ---- Spawning ---- */
+
 /* The function of a task that runs an F in its storage and leaves an outcome there. */
 template <class F, class T> void *run_stored(void *storage)
 {
@@ -210,6 +271,7 @@ template <class F, class T> void *run_stored(void *storage)
     {
         taken<F> f(storage);
         aco_i_begin();
+        tell_function(*f.operator->());
         result.set_to(std::move(*f.operator->()));
     }
     void *place = aco_i_finish();
@@ -233,6 +295,7 @@ template <class F, class T> struct with_room {
         {
             taken<with_room> mine(storage);
             aco_i_begin();
+            tell_function(mine->f);
             result = std::move(mine->room);
             result->set_to(std::move(mine->f));
         }
@@ -269,6 +332,14 @@ template <class T, class G> aco_task_t *start(const task_options *options, G &&f
 {
     using F = std::decay_t<G>;
     aco_task_t *task;
+    task_options named;
+    if (options == nullptr) {
+        options = &named_options<G>::options;
+    } else if (options->name == nullptr) {
+        named = *options;
+        named.name = name_for<G>();
+        options = &named;
+    }
     if constexpr (fits<outcome<T>>) {
         go<F>(options, run_stored<F, T>, std::forward<G>(f), &task, "aco::spawn");
     } else {
@@ -475,6 +546,7 @@ public:
     {
         return aco_task_id(valid("aco::task::id"));
     }
+    /* The name it was given, or else that of its callable's type; "" if that is a function. */
     const char *name() const
     {
         return aco_task_name(valid("aco::task::name"));
@@ -553,6 +625,8 @@ template <class F> auto run(F &&f, const run_options &options = {}) -> std::invo
     } first{std::forward<F>(f), {}};
     auto fn = [](void *arg) -> void * {
         call *c = static_cast<call *>(arg);
+        aco_i_name(detail::name_for<F>(), nullptr);
+        detail::tell_function(c->f);
         c->result.set_to(std::forward<F>(c->f));
         return nullptr;
     };

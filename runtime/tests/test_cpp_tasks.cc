@@ -7,6 +7,7 @@
 #include <cfenv>
 #include <limits>
 #include <new>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -183,6 +184,16 @@ void what_copies_throw_reaches_the_caller()
     });
 }
 
+/* gcc tells the function around it; clang, the place. */
+bool names_lambda(const std::string &name)
+{
+    const std::string lambda = "<lambda()>", file = "test_cpp_tasks.cc:";
+    bool is_of_gcc = name.size() >= lambda.size() &&
+                     name.compare(name.size() - lambda.size(), lambda.size(), lambda) == 0;
+    return is_of_gcc || (name.compare(0, file.size(), file) == 0 &&
+                         name.find_first_not_of("0123456789:", file.size()) == name.npos);
+}
+
 void tasks_have_ids_names_options()
 {
     aco::run([] {
@@ -195,12 +206,68 @@ void tasks_have_ids_names_options()
         });
         auto b = spawn([] {});
         CHECK(a.id() != b.id() && a.id() != 0);
-        CHECK(a.name() == std::string("worker") && b.name() == std::string());
+        CHECK(a.name() == std::string("worker"));
+        CHECK(names_lambda(b.name()));
         std::uint64_t id = a.id();
         CHECK(a.join() == id);
         b.join();
         options.thread = 99;
         CHECK_FAILS(std::errc::invalid_argument, spawn(options, [] {}));
+    });
+}
+
+/* Whether the list of tasks has one of such a name. */
+bool lists(const std::string &name)
+{
+    char *text = nullptr;
+    std::size_t sz;
+    FILE *stream = open_memstream(&text, &sz);
+    aco_print_tasks(stream);
+    std::fclose(stream);
+    regex_t pattern;
+    std::string line = "(^|\n)task [0-9]+ \"" + name + "\": ";
+    CHECK(regcomp(&pattern, line.c_str(), REG_EXTENDED | REG_NOSUB) == 0);
+    bool is_there = regexec(&pattern, text, 0, nullptr, 0) == 0;
+    regfree(&pattern);
+    std::free(text);
+    return is_there;
+}
+
+void is_named()
+{
+    CHECK(lists("\\w*is_named\\w*"));
+}
+
+void lists_name()
+{
+    CHECK(aco_task_name(aco_self()) == std::string());
+    CHECK(lists("\\w*lists_name\\w*"));
+}
+
+struct functor {
+    char large[100];
+    void operator()() const
+    {
+        CHECK(lists(".*functor"));
+    }
+};
+
+void tasks_without_names_have_those_of_callables()
+{
+    aco::run(is_named);
+    aco::run([] {
+        CHECK(names_lambda(aco_task_name(aco_self())));
+        spawn(lists_name).join();
+        spawn(&lists_name).join();
+        spawn(functor{}).join();
+        aco::task_options options = {};
+        options.stack_sz = 100000;
+        spawn(options, functor{}).join();
+        aco::group group;
+        group.spawn(lists_name);
+        group.spawn([] { CHECK(names_lambda(aco_task_name(aco_self()))); });
+        group.spawn(functor{});
+        group.join();
     });
 }
 
@@ -761,6 +828,7 @@ int main(int argc, char **argv)
         T(objects_of_tasks_live_as_long_as_they_must),
         T(what_copies_throw_reaches_the_caller),
         T(tasks_have_ids_names_options),
+        T(tasks_without_names_have_those_of_callables),
         T(results_pass_between_threads),
         T(small_callables_allocate_nothing),
         T(a_task_begins_as_if_it_were_the_first),
