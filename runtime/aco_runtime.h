@@ -76,7 +76,8 @@ typedef struct {
     size_t stack_sz; /* bytes of a task's stack; 0: 256 KiB, which are addresses: only pages that
                         were touched are memory, and not those of stacks that have been idle for
                         a second. At least 16 KiB, with which each call of this header works */
-    size_t guard_sz; /* bytes below each stack that fault; 0: 64 KiB */
+    size_t guard_sz; /* bytes below such a stack that fault; 0: 64 KiB. Below share stacks, and
+                        those of tasks with a stack_sz of their own, a page does */
     int ct_offload;  /* most helper threads for aco_offload() and files; 0: 64 */
     int ct_offload_names; /* most for name look-ups; 0: 16 */
 } aco_run_options_t;
@@ -87,9 +88,11 @@ typedef struct {
  * defaults. Several threads may call it; their runtimes know nothing of each other. It prepares the
  * thread itself if aco_thread_init() was not called; the control words that the thread has are
  * those that tasks start with. Plain coroutines of the thread go on working, before, within and
- * after. Fails with EAGAIN, ENOMEM or EMFILE if threads, memory or descriptors are short, with
- * EINVAL on options that make no sense, and with EBUSY in a task or where the caller runs another
- * runtime already.
+ * after. The first call in a process also installs a handler of SIGSEGV, which tells on stderr which
+ * task has overflowed its stack, and then does what the signal would have done: it calls the former
+ * handler, as it does for all other faults. Fails with EAGAIN, ENOMEM or EMFILE if threads, memory
+ * or descriptors are short, with EINVAL on options that make no sense, and with EBUSY in a task or
+ * where the caller runs another runtime already.
  */
 int aco_run(const aco_run_options_t *options, void *(*fn)(void *), void *arg, void **result);
 
@@ -624,8 +627,8 @@ void aco_print_tasks(FILE *stream);
  * instead of what the signal did before: a former handler is not called. If it is SIGABRT or that
  * of a fault (SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP), the handler prints the list,
  * without malloc(), and then the signal does what it would have done: a former handler is called,
- * from then on alone; without one, the process ends, even if the signal was ignored. Call it before
- * aco_run(), so that stack overflows are told, too. In a child after fork() the list is that of the
+ * from then on alone; without one, the process ends, even if the signal was ignored. After a stack
+ * overflow, the list follows its report. In a child after fork() the list is that of the
  * child, once it runs tasks. Fails as pthread_create(3), pthread_atfork(3) and sigaction(2) do. */
 int aco_print_tasks_on(int signal);
 

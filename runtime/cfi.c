@@ -8,7 +8,6 @@
 
 #include <dlfcn.h>
 #include <link.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -178,10 +177,19 @@ static size_t enter_all(bytes_t at, bytes_t end, indexed_t *first)
     return ct;
 }
 
-static int compare_indexed(const void *a, const void *b)
+/* Shell's sort: qsort() may call malloc(), which signal handlers must not. */
+static void sort_indexed(indexed_t *first, size_t ct)
 {
-    uintptr_t x = ((const indexed_t *)a)->function, y = ((const indexed_t *)b)->function;
-    return x < y ? -1 : x > y;
+    for (size_t gap = ct / 2; gap != 0; gap /= 2) {
+        for (size_t i = gap; i < ct; i++) {
+            indexed_t moved = first[i];
+            size_t to = i;
+            for (; to >= gap && first[to - gap].function > moved.function; to -= gap) {
+                first[to] = first[to - gap];
+            }
+            first[to] = moved;
+        }
+    }
 }
 
 static void make_index(const aco_i_module_t *program)
@@ -202,7 +210,7 @@ static void make_index(const aco_i_module_t *program)
     }
     indexed_t *first = (indexed_t *)memory;
     enter_all(at, end, first);
-    qsort(first, ct, sizeof(indexed_t), compare_indexed);
+    sort_indexed(first, ct);
     frame_index.ct = ct;
     __atomic_store_n(&frame_index.first, first, __ATOMIC_RELEASE);
 }

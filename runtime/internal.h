@@ -19,7 +19,9 @@
  *   process.c ends of processes, signals
  *   sync.c    mutexes and similar; chan.c: channels and select; broadcast.c: broadcasts
  *   text.c    text without malloc; cfi.c, unwind.c: backtraces; symbols.c: names of places
- *   places.c  where tasks are; print.c: the list of them; report.c: that on signals
+ *   places.c  where tasks are; print.c: the list of them
+ *   report.c  that on signals; stacks for handlers
+ *   fatal.c   signals that end the process: stack overflows, and the list
  *   metrics.c numbers; trace.c, trace_file.c: the trace; profile.c: the profile
  *   finish.c  both when a signal ends the process
  *   watch.c   the watchdog
@@ -1011,6 +1013,18 @@ HIDDEN void aco_i_forget_knots(void);
 /* Tells what it finds; is called every now and then. */
 HIDDEN void aco_i_look_for_knots(const aco_i_touched_t *touched, int64_t limit);
 
+/* ---- fatal.c ---- */
+/* Has overflows of tasks' stacks told before the process ends, from the first call on. */
+HIDDEN void aco_i_begin_overflow_reports(void);
+/* Tells of one if a signal is that, for extra/overflow, which has a handler, too. Whether it is
+ * one. */
+SHARED int aco_i_report_overflow(int signal, const siginfo_t *info, const void *ucontext);
+/* aco_print_tasks_on() for a signal of a fault or SIGABRT; `is_fatal` says whether it is one. */
+HIDDEN int aco_i_is_fatal(int signal);
+HIDDEN int aco_i_list_before_end(int signal);
+/* Whether something is told because the process ends. */
+HIDDEN int aco_i_is_dying(void);
+
 /* ---- report.c ---- */
 /* A detached thread that gets no signals, for as long as the process runs; 0, or -1 with errno. */
 HIDDEN int aco_i_start_thread(void *(*fn)(void *), void *arg);
@@ -1022,8 +1036,6 @@ HIDDEN void aco_i_begin_printing(void);
 HIDDEN void aco_i_forget_threads(void);
 /* Has the process end by the signal now, whatever is blocked. */
 HIDDEN void aco_i_die_of(int number);
-/* Whether a list is printed because the process ends. */
-HIDDEN int aco_i_is_dying(void);
 /* Whether a handler may list or walk tasks on the stack that it has. */
 HIDDEN int aco_i_has_room(void);
 /* Gives the caller's thread a stack for handlers, which may need more than is left of a task's,

@@ -194,10 +194,11 @@ static void add_resumers(const aco_task_t *task, aco_i_walk_t *walk)
 }
 
 static void find_running(const aco_task_t *task, const aco_i_registers_t *registers,
-                         aco_i_place_t *place, char *copy)
+                         aco_i_place_t *place, char *copy, size_t copy_sz)
 {
     const aco_t *co = aco_gtls_co;
     aco_i_walk_t walk = WALK(place, copy);
+    walk.copy_sz = copy_sz;
     if (co != NULL && co->share_stack != NULL && registers->sp != 0) {
         add_running(registers, (uintptr_t)co->share_stack->align_retptr, &walk);
         add_resumers(task, &walk);
@@ -208,8 +209,8 @@ static void find_running(const aco_task_t *task, const aco_i_registers_t *regist
 void aco_i_place_here(const aco_task_t *task, const aco_i_registers_t *registers,
                       aco_i_place_t *place)
 {
-    static char copy[COPY_SZ];
-    find_running(task, registers, place, copy);
+    static char copy[8 * COPY_SZ]; /* frames of a stack that has overflowed may be large */
+    find_running(task, registers, place, copy, sizeof(copy));
 }
 
 void aco_i_walk_here(const aco_task_t *task, const aco_i_registers_t *registers, uintptr_t low,
@@ -255,7 +256,7 @@ static void answer(int signal, siginfo_t *info, void *ucontext)
         int is_meant = question.loop == loop && question.task == loop->running;
         if (is_meant) {
             aco_i_registers_t registers = aco_i_interrupted(ucontext);
-            find_running(loop->running, &registers, &question.place, question.copy);
+            find_running(loop->running, &registers, &question.place, question.copy, COPY_SZ);
         }
         __atomic_store_n(&question.state, is_meant ? ANSWERED : ASKED, __ATOMIC_RELEASE);
     }

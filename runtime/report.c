@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The list of tasks on a signal: from a thread of its own while the process goes on, or in the
- * handler if the signal is about to end it.
+ * The list of tasks on a signal with which the process goes on: from a thread of its own. And the
+ * stacks on which handlers run.
  */
 #include "internal.h"
 
@@ -11,7 +11,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <ucontext.h>
 #include <unistd.h>
 
 #define ALT_STACK_SZ ((size_t)128 << 10)   /* bytes */
@@ -105,6 +104,11 @@ static int print_on(int signal)
     return sigaction(signal, &action, NULL);
 }
 
+int aco_print_tasks_on(int signal)
+{
+    return aco_i_is_fatal(signal) ? aco_i_list_before_end(signal) : print_on(signal);
+}
+
 void aco_i_forget_threads(void)
 {
     static const pthread_mutex_t initial = PTHREAD_MUTEX_INITIALIZER;
@@ -113,42 +117,7 @@ void aco_i_forget_threads(void)
     on_signal.is_ready = 0;
 }
 
-/* ==== When the process is about to end ======================================================= */
-
-static const int fatal_signals[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
-#define CT_FATAL (sizeof(fatal_signals) / sizeof(fatal_signals[0]))
-
-static struct {
-    struct sigaction former[CT_FATAL];
-    aco_i_registers_t registers;
-    int printing, tid; /* the signal for which a list is printed, and by whom; printing is atomic */
-} fatal;
-
-static size_t index_of(int signal)
-{
-    size_t i = 0;
-    while (i < CT_FATAL && fatal_signals[i] != signal) {
-        i++;
-    }
-    return i;
-}
-
-int aco_i_is_dying(void)
-{
-    return __atomic_load_n(&fatal.printing, __ATOMIC_RELAXED) != 0;
-}
-
-void aco_i_die_of(int number)
-{
-    struct sigaction action = {.sa_handler = SIG_DFL};
-    sigset_t set;
-    sigemptyset(&action.sa_mask);
-    sigaction(number, &action, NULL);
-    sigemptyset(&set);
-    sigaddset(&set, number);
-    syscall(SYS_tgkill, getpid(), (int)syscall(SYS_gettid), number);
-    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
-}
+/* ==== Stacks for handlers ==================================================================== */
 
 int aco_i_has_room(void)
 {
@@ -156,60 +125,6 @@ int aco_i_has_room(void)
     stack_t stack;
     return sigaltstack(NULL, &stack) != 0 || !(stack.ss_flags & SS_ONSTACK) ||
            (uintptr_t)&here - (uintptr_t)stack.ss_sp >= LEAST_ROOM;
-}
-
-static void print_list(void)
-{
-    aco_i_text_t text = {.fd = STDERR_FILENO};
-    aco_i_put(&text, "The process ends by signal ");
-    aco_i_put_number(&text, (uint64_t)fatal.printing, 10);
-    aco_i_put(&text, ". Its tasks:\n");
-    aco_i_list_tasks(&text, &fatal.registers);
-    aco_i_flush(&text);
-}
-
-/* The same on a stack of its own, where the program has given its thread a small one for handlers
- * while it ran tasks. */
-static void print_list_elsewhere(void)
-{
-#ifdef __GLIBC__
-    static char stack[ALT_STACK_SZ];
-    static ucontext_t here, there;
-    getcontext(&there);
-    there.uc_stack = (stack_t){.ss_sp = stack, .ss_size = sizeof(stack)};
-    there.uc_link = &here;
-    makecontext(&there, print_list, 0);
-    swapcontext(&here, &there);
-#else
-    print_list();
-#endif
-}
-
-static void print_and_die(int number, siginfo_t *info, void *ucontext)
-{
-    int none = 0, tid = (int)syscall(SYS_gettid), error = errno;
-    if (!__atomic_compare_exchange_n(&fatal.printing, &none, number, 0, __ATOMIC_ACQ_REL,
-                                     __ATOMIC_ACQUIRE)) {
-        for (int i = 0; fatal.tid != tid && i < 10; i++) {
-            aco_i_libc.poll(NULL, 0, 1000); /* another thread prints, and ends the process */
-        }
-        aco_i_die_of(none);
-    }
-    fatal.tid = tid;
-    fatal.registers = aco_i_interrupted(ucontext);
-    aco_i_has_room() ? print_list() : print_list_elsewhere();
-    /* The instruction fails again, or the signal comes again once the handler has returned, in the
-     * frame that had it. */
-    sigaction(number, &fatal.former[index_of(number)], NULL);
-    if (info->si_code <= 0) {
-        sigset_t set;
-        sigemptyset(&set);
-        sigaddset(&set, number);
-        pthread_sigmask(SIG_BLOCK, &set, NULL);
-        syscall(SYS_tgkill, getpid(), tid, number);
-    }
-    __atomic_store_n(&fatal.printing, 0, __ATOMIC_RELEASE); /* a former handler may go on */
-    errno = error;
 }
 
 void aco_i_begin_alt_stack(loop_t *loop)
@@ -238,27 +153,4 @@ void aco_i_end_alt_stack(loop_t *loop)
         sigaltstack(&loop->former_alt_stack, NULL);
     }
     munmap(loop->alt_stack, ALT_STACK_SZ);
-}
-
-static int print_before_end(int number)
-{
-    struct sigaction action = {.sa_sigaction = print_and_die,
-                               .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
-    struct sigaction former;
-    sigemptyset(&action.sa_mask);
-    aco_i_find_modules();
-    if (sigaction(number, &action, &former) != 0) {
-        return -1;
-    }
-    if (!(former.sa_flags & SA_SIGINFO) || former.sa_sigaction != print_and_die) {
-        int is_ignored = !(former.sa_flags & SA_SIGINFO) && former.sa_handler == SIG_IGN;
-        former.sa_handler = is_ignored ? SIG_DFL : former.sa_handler;
-        fatal.former[index_of(number)] = former;
-    }
-    return 0;
-}
-
-int aco_print_tasks_on(int signal)
-{
-    return index_of(signal) < CT_FATAL ? print_before_end(signal) : print_on(signal);
 }

@@ -425,6 +425,7 @@ runtime_t *aco_i_begin_runtime(const aco_run_options_t *options)
     }
     aco_i_begin_watch();
     aco_i_begin_printing();
+    aco_i_begin_overflow_reports();
     runtime_t *runtime = aco_i_watch_fork() != 0
                              ? NULL
                              : new_runtime(options == NULL ? &defaults : options);

@@ -33,6 +33,17 @@
 #define SHOWN_FRAMES 32                       /* of the faulting coroutine */
 #define HANDLER_FRAMES 8                      /* from backtrace() to the fault, at most */
 
+/* The runtime's report, if the program has a runtime: of an overflow in one of its tasks, which it
+ * names. Whether it was that. */
+#ifdef __cplusplus
+extern "C" {
+#endif
+extern int aco_i_report_overflow(int signal_no, const siginfo_t *info, const void *context)
+    __attribute__((weak));
+#ifdef __cplusplus
+}
+#endif
+
 /* The action for SIGSEGV before the handler was installed. */
 static struct sigaction previous;
 static char previous_is_spent; /* 1 once a previous handler with SA_RESETHAND was called */
@@ -222,7 +233,9 @@ static void handle_fault(int signal_no, siginfo_t *info, void *context)
 {
     const aco_t *co = aco_gtls_co;
     if (is_overflow(co, info)) {
-        report(co, (uintptr_t)info->si_addr, context);
+        if (aco_i_report_overflow == NULL || !aco_i_report_overflow(signal_no, info, context)) {
+            report(co, (uintptr_t)info->si_addr, context);
+        }
         take_default_action(signal_no, info);
     } else {
         pass_on(signal_no, info, context);

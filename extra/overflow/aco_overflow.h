@@ -29,6 +29,9 @@ extern "C" {
  *     PROGRAM(FUNCTION+OFFSET)[ADDRESS]                                  [at most 32 such lines]
  *     aco: more frames are not shown                                          [if that is so]
  *
+ * In a task of the runtime, the report is that of aco_run(), which names the task, its function and
+ * its options.
+ *
  * SIZE is the share stack's sz. Functions that the program does not export lack their names: link
  * with -rdynamic, or run `addr2line -fe PROGRAM +OFFSET`. Only the first line is certain if the
  * overflow destroyed frames or another thread faults meanwhile; without glibc it is the only one.

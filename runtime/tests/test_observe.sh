@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What tells about the tasks of a running program, looked at from outside of it: the list of tasks
-# with their backtraces, alive and when the program dies; the watchdog; the trace; the profile; the
-# probes, and the scripts of tools/trace that use them.
+# with their backtraces, alive and when the program dies; the report of a stack overflow; the
+# watchdog; the trace; the profile; the probes, and the scripts of tools/trace that use them.
 #
-# parts: list watch trace profile ends probes
+# parts: list overflow watch trace profile ends probes
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -111,6 +111,108 @@ check_list_part() {
     [[ " ${WIDTHS[*]} " != *" -m32 "* ]] || check_lists gcc -m32 -O2
     check_static
     on_each_foreign check_foreign
+}
+
+# ==== Stack overflows =============================================================================
+
+# overflows STATUS HOW PATTERN: all that the sample says; '': nothing.
+overflows() {
+    WHAT="$COMMAND: overflow: $2"
+    run_to_death timeout 60 "${RUN[@]}" "$TMP/overflow_sample" "$2"
+    sed -i '/^qemu: uncaught target signal/d' "$TMP/said"
+    ((STATUS == $1)) || { cat "$TMP/said" >&2; fail "$WHAT: status $STATUS instead of $1"; }
+    if [[ -n $3 ]]; then
+        says "\\A$3\\z"
+    elif [[ -s $TMP/said ]]; then
+        fail "$WHAT: it says $(<"$TMP/said")"
+    fi
+}
+
+# Frames: as many as are shown of a recursion; on 32-bit ARM, the innermost.
+readonly DIGS='    at digs[\w.]*\+0x\w+ \(overflow_sample\+0x\w+\)\n'
+readonly MORE='(    at .*\n)*(    and so on\n)?'
+readonly GIVE='set \.stack_sz, or stack_sz of aco_run_options_t\n'
+readonly LIST='The process ends by signal 11\. Its tasks:\ntask \d+ "deep": running, \d+ bytes of stack\n'
+
+check_overflows() {
+    local task='^aco: task \d+ "deep" overflowed' ran wait
+    COMMAND=$* ran="$DIGS$MORE" wait='task 1 "first": waits for the end of a task .*\n(    at .*\n)*'
+    build overflow_sample "$@"
+    overflows 139 pool "$task its stack of 256 KiB: $GIVE($DIGS){24}    and so on\n"
+    overflows 139 named "^aco: task \\d+ \"diver\" overflowed its stack of 256 KiB: $GIVE$ran"
+    overflows 139 large "$task its stack of 256 KiB: $GIVE(    at leaps.*\n){5,}(    at deep\\+.*\n)?"
+    overflows 139 own "$task its stack of 100000 bytes: set a larger \\.stack_sz\n$ran"
+    overflows 139 shared "$task the share stack of its thread, of 256 KiB: set \\.stack_sz instead of \\.shares_stack, or stack_sz of aco_run_options_t\n$ran"
+    overflows 139 thread "$task its stack of 256 KiB: $GIVE$ran"
+    overflows 139 embedded "$task its stack of 256 KiB: set \\.stack_sz of aco_task_options_t\n$ran"
+    overflows 139 coroutine "^aco: a coroutine of task 1 \"first\", entry function generates, overflowed its share stack of [56]\\d+( KiB| bytes): give aco_share_stack_new2\\(\\) a larger size, or recurse less deeply\n$ran"
+    overflows 139 child "^aco: task 1 \"first\" overflowed its stack of 256 KiB: $GIVE$ran"
+    overflows 139 small "$task its stack of 256 KiB: $GIVE$ran"
+    overflows 7 former "$task its stack of 100000 bytes: set a larger \\.stack_sz\n${ran}handler of the program\n"
+    overflows 139 again "$task its stack of 256 KiB: $GIVE$ran"
+    overflows 7 replaced '^handler of the program\n'
+    for how in listed listed_later extra_listed; do
+        overflows 139 $how "$task its stack of 256 KiB: $GIVE$LIST$ran$wait"
+    done
+    for how in extra extra_before; do
+        overflows 139 $how "$task its stack of 256 KiB: $GIVE$ran"
+    done
+    overflows 0 write '^repaired\nrepaired\n'
+    overflows 0 ignored ''
+    for how in null guard sent; do
+        overflows 139 $how ''
+    done
+    overflows 134 unlocks '^aco: aco_mutex_unlock: .* \(task 1 "first"\) \(coroutine 0x\w+, .*\)\n'
+    overflows 134 outside '^aco: aco_mutex_unlock: .* \(thread \d+, outside of tasks\) \(coroutine 0x0\)\n'
+    overflows 134 destroys '^aco: aco_destroy: .* \(coroutine 0x\w+, entry function .*\)\n'
+    [[ $(addr2line -fe "$TMP/overflow_sample" "$(sed 's/.*(+\(0x[0-9a-f]*\)).*/\1/' "$TMP/said")") == first* ]] ||
+        fail "$WHAT: the entry function is not the task's: $(<"$TMP/said")"
+    echo "$COMMAND: stack overflows"
+}
+
+# Sanitizers keep their reports: that of TSan is the only one.
+check_sanitized_overflows() {
+    local kind status
+    for kind in address:1 thread:66; do
+        COMMAND="$1 -fsanitize=${kind%:*}" status=${kind#*:}
+        WHAT="$COMMAND: overflow"
+        build overflow_sample "$1" -O1 -fsanitize="${kind%:*}" -DIS_STATIC
+        run_to_death timeout 60 "$TMP/overflow_sample" pool
+        ((STATUS == status)) || { cat "$TMP/said" >&2; fail "$WHAT: status $STATUS"; }
+        says 'ERROR: (Address|Thread)Sanitizer: stack-overflow on address'
+        [[ $kind == thread* ]] || says '^aco: task \d+ "deep" overflowed its stack of 256 KiB: '
+    done
+    echo "$1: stack overflows with sanitizers"
+}
+
+# Emulators can't do the guards of pools.
+overflows_foreign() {
+    local words own="^aco: task 2 \"deep\" overflowed its stack of 100000 bytes: set a larger \\.stack_sz\\n$DIGS$MORE"
+    read -ra words <<<"$2"
+    COMMAND=$PROCESSOR
+    build overflow_sample "$1" "${words[@]}" -O2
+    overflows 139 own "$own"
+    overflows 7 former "${own}handler of the program\\n"
+    overflows 139 shared "^aco: task 2 \"deep\" overflowed the share stack of its thread, of 256 KiB: .*\\n$DIGS$MORE"
+    echo "$COMMAND: stack overflows"
+}
+
+check_overflow_part() {
+    check_overflows gcc -O2
+    check_overflows gcc -O0
+    if have clang; then
+        check_overflows clang -O2
+    else
+        echo "clang: not found, not tested"
+    fi
+    [[ " ${WIDTHS[*]} " != *" -m32 "* ]] || check_overflows gcc -m32 -O2
+    if can_build gcc -static; then
+        check_overflows gcc -O2 -static -DIS_STATIC
+    else
+        echo "gcc -static: not available, not tested"
+    fi
+    check_sanitized_overflows "${CC%% *}"
+    on_each_foreign overflows_foreign
 }
 
 # ==== The watchdog ================================================================================
@@ -453,7 +555,7 @@ check_probes_part() {
     echo "tools/trace"
 }
 
-(($# == 0)) && set -- list watch trace profile ends probes
+(($# == 0)) && set -- list overflow watch trace profile ends probes
 for part; do
     "check_${part}_part"
 done
