@@ -13,6 +13,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 readonly USAGE="usage: ./make.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] [-o no-musl]
                  [-o no-man] [-o no-servers] [-h]
                  [library | run | tests | all | list | install | uninstall]
+       ./make.sh objects LIBRARY [VARIANT]
 
   (nothing)       build the libraries, the synopsis, the tutorials and the benchmark
   library         build the libraries alone, for this machine's own programs
@@ -20,6 +21,8 @@ readonly USAGE="usage: ./make.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] 
   tests           build as with nothing, and the tests, too; ./test.sh runs them
   all             the same, for ./test.sh -i all
   list            build nothing, and list the programs that test and that there can be
+  objects         build one of the libraries in tools/libraries, and those below it, by CC and CFLAGS
+                  or in a variant, and list what programs are linked with; for scripts
   install         build one variant of the library, and install it, headers, manual pages and more
   uninstall       remove what install, called in the same way, has installed
 
@@ -48,13 +51,6 @@ A variant is output/NAME..[m32.]{no_valgrind|valgrind}.{standaloneFPUenv|shareFP
 or output/NAME..{arm64|riscv64|arm|thumb}.no_valgrind.{standaloneFPUenv|shareFPUenv};
 the two dots, as in libaco, end NAME"
 
-# With the optional parts, each in a folder of its own.
-LIBRARY=(aco.c acosw.S extra/*/aco_*.c)
-# Libraries of their own, each on top of the one before it.
-RUNTIME=(runtime/*.c)
-HOOKS=(runtime/hooks/*.c)
-COMPAT=(runtime/compat/*.cc)
-TESTS=(tests/test_*.c extra/*/tests/test_*.c)
 # Other processors: name|emulator|where it finds libraries|options for clang. lld 14 can't link for
 # riscv64.
 readonly FOREIGN=(
@@ -79,9 +75,6 @@ read -r -a LINK_FLAGS <<< "${LDFLAGS:-}"
 mapfile -t WARNINGS < <(grep -s '^-' tools/warnings)
 # DWARF 4, since memcheck of Debian 12 can't read the version 5 that clang writes.
 readonly OPTIONS=(-std=gnu99 -gdwarf-4 -O2 "${WARNINGS[@]}" -Werror "${EXTRA_FLAGS[@]}" -I.)
-# What is in C++ needs nothing of its library.
-CXX_OPTIONS=("${OPTIONS[@]/#-std=gnu99/-std=c++11}" -fno-exceptions -fno-rtti)
-readonly CXX_OPTIONS=("${CXX_OPTIONS[@]/#-Wstrict-prototypes/-Wall}")
 
 usage_error() {
     printf 'make.sh: %s (see ./make.sh -h)\n' "$1" >&2
@@ -231,52 +224,110 @@ test_variants() {
     done
 }
 
-# The objects of the library in a variant, in OBJECTS.
-list_objects() {
-    local source
-    OBJECTS=()
-    for source in "${LIBRARY[@]##*/}"; do
-        OBJECTS+=("$OUTPUT/objects/${source%.*}..$1.o")
+# ---- Libraries -----------------------------------------------------------------------------------
+
+# Sets LIBRARIES to the names in tools/libraries whose sources are there, without it to the core,
+# and for each of them its columns there.
+read_libraries() {
+    local name below sources headers tests
+    LIBRARIES=()
+    declare -gA BELOW=() SOURCES=() HEADERS=() TESTS_IN=()
+    while IFS='|' read -r name below sources headers tests; do
+        name=${name// /}
+        # shellcheck disable=SC2206 # they are patterns
+        sources=($sources) headers=($headers) tests=($tests)
+        ((${#sources[@]})) || continue
+        LIBRARIES+=("$name")
+        BELOW[$name]=$below SOURCES[$name]=${sources[*]} HEADERS[$name]=${headers[*]}
+        TESTS_IN[$name]=${tests[*]}
+    done < <(grep -sv '^#' tools/libraries ||
+        printf 'aco || aco.c acosw.S extra/*/aco_*.c | . extra/* | tests extra/*/tests\n')
+}
+
+# Sets INCLUDE to the options for the headers of the library $1 and of those below it, with "tests"
+# as $2 also for those that their tests share, and NEWEST to the newest header.
+find_headers() {
+    local word folder file folders="${HEADERS[$1]}"
+    for word in ${BELOW[$1]}; do
+        [[ $word != -* ]] || continue
+        folders+=" ${HEADERS[$word]}"
+        [[ -z ${2:-} || $word == aco ]] || folders+=" ${TESTS_IN[$word]}"
+    done
+    INCLUDE=() NEWEST=aco.h
+    for folder in $folders; do
+        INCLUDE+=("-I$folder")
+    done
+    [[ -z ${2:-} ]] || folders+=" ${TESTS_IN[$1]}"
+    for folder in $folders; do
+        for file in "$folder"/*.h; do
+            [[ ! $file -nt $NEWEST ]] || NEWEST=$file
+        done
     done
 }
 
-make_objects() {
-    local i
-    find_compile "$1"
-    list_objects "$1"
-    for i in "${!LIBRARY[@]}"; do
-        make_target "${OBJECTS[i]}" aco.h "${LIBRARY[i]%.*}".[chS] -- \
-            "${COMPILE[@]}" -fPIC -c "${LIBRARY[i]}" -o "${OBJECTS[i]}"
+# The objects of the library $1 in the variant $2, in OBJECTS.
+list_objects() {
+    local source
+    OBJECTS=()
+    for source in ${SOURCES[$1]}; do
+        OBJECTS+=("$OUTPUT/objects/${source%.*}..$2.o")
     done
+}
+
+# Sets COMPILE_CXX to COMPILE for sources in C++, which need nothing of its library.
+find_compile_cxx() {
+    local options=("${COMPILE[@]:${#COMPILER[@]}}")
+    options=("${options[@]/#-std=gnu99/-std=c++11}")
+    COMPILE_CXX=("${CXX_COMPILER[@]}" "${options[@]/#-Wstrict-prototypes/-Wall}" -fno-exceptions
+        -fno-rtti)
+}
+
+# make_objects LIBRARY VARIANT: by COMPILE.
+make_objects() {
+    local source object compile more=(-pthread)
+    find_headers "$1"
+    find_compile_cxx
+    [[ $1 != aco ]] || more=()
+    for source in ${SOURCES[$1]}; do
+        object=$OUTPUT/objects/${source%.*}..$2.o
+        compile=("${COMPILE[@]}")
+        [[ $source != *.cc ]] || compile=("${COMPILE_CXX[@]}")
+        make_target "$object" "$source" "${source%.*}".[h] "$NEWEST" -- \
+            "${compile[@]}" "${more[@]}" "${INCLUDE[@]}" -fPIC -c "$source" -o "$object"
+    done
+}
+
+# make_archive LIBRARY VARIANT ARCHIVE: of its objects.
+make_archive() {
+    list_objects "$1" "$2"
+    make_target "$3" "${OBJECTS[@]}" -- ar rcs "$3" "${OBJECTS[@]}"
 }
 
 make_libraries() {
     local variant
     for variant in "${VARIANTS[@]}"; do
-        make_objects "$variant"
+        find_compile "$variant"
+        make_objects aco "$variant"
     done
     finish_targets
     for variant in "${VARIANTS[@]}"; do
-        list_objects "$variant"
-        make_target "$OUTPUT/libaco..$variant.a" "${OBJECTS[@]}" -- \
-            ar rcs "$OUTPUT/libaco..$variant.a" "${OBJECTS[@]}"
+        make_archive aco "$variant" "$OUTPUT/libaco..$variant.a"
     done
 }
 
-# make_shared NAME OBJECT... -- OPTION...: libNAME.so. packaging/libNAME.map, where it is there,
-# says what it exports.
+# make_shared LIBRARY: libNAME.so of OBJECTS, linked with those below it. packaging/libNAME.map,
+# where it is there, says what it exports.
 make_shared() {
-    local so=lib$1.so map=packaging/lib$1.map objects=()
-    shift
-    while [[ $1 != -- ]]; do
-        objects+=("$1")
-        shift
+    local so=lib$1.so map=packaging/lib$1.map word link=()
+    for word in ${BELOW[$1]}; do
+        [[ $word == -* ]] || word=$OUTPUT/lib$word.so
+        link+=("$word")
     done
-    shift
+    [[ $1 == aco ]] || link+=(-pthread ${RUNPATH:+"-Wl,--enable-new-dtags,-rpath,$RUNPATH"})
     [[ -f $map ]] || map=
-    make_target "$OUTPUT/$so.$VERSION" "${objects[@]}" ${map:+"$map"} -- \
+    make_target "$OUTPUT/$so.$VERSION" "${OBJECTS[@]}" ${map:+"$map"} -- \
         "${COMPILE[@]}" -shared "-Wl,-soname,$so.${VERSION%%.*}" \
-        ${map:+"-Wl,--version-script=$map"} "${LINK_FLAGS[@]}" "${objects[@]}" "$@" \
+        ${map:+"-Wl,--version-script=$map"} "${LINK_FLAGS[@]}" "${OBJECTS[@]}" "${link[@]}" \
         -o "$OUTPUT/$so.$VERSION"
     ln -sf "$so.$VERSION" "$OUTPUT/$so.${VERSION%%.*}"
     ln -sf "$so.${VERSION%%.*}" "$OUTPUT/$so"
@@ -284,41 +335,62 @@ make_shared() {
 
 # The libraries without a variant in their names.
 make_default_libraries() {
-    make_objects no_valgrind.standaloneFPUenv
+    local library variant=no_valgrind.standaloneFPUenv
+    find_compile "$variant"
+    for library in "${LIBRARIES[@]}"; do
+        is_buildable "$library" || continue
+        make_objects "$library" "$variant"
+    done
     finish_targets
-    make_target "$OUTPUT/libaco.a" "${OBJECTS[@]}" -- ar rcs "$OUTPUT/libaco.a" "${OBJECTS[@]}"
-    make_shared aco "${OBJECTS[@]}" --
-    finish_targets
-    ((${#RUNTIME[@]} == 0)) || make_layer aco_runtime "${RUNTIME[@]}" -- "$OUTPUT/libaco.so"
-    ((${#HOOKS[@]} == 0)) ||
-        make_layer aco_hooks "${HOOKS[@]}" -- "$OUTPUT"/libaco{_runtime,}.so -ldl
-    if ((${#COMPAT[@]} != 0)) && is_in cxx; then
-        make_layer aco_compat "${COMPAT[@]}" -- "$OUTPUT"/libaco{_hooks,_runtime,}.so -ldl
-    fi
+    for library in "${LIBRARIES[@]}"; do
+        is_buildable "$library" || continue
+        make_archive "$library" "$variant" "$OUTPUT/lib$library.a"
+        make_shared "$library"
+        finish_targets
+    done
 }
 
-# make_layer NAME SOURCE... -- OPTION...: libNAME.a, and libNAME.so linked with these options.
-make_layer() {
-    local name=$1 source object compile objects=() options=(-pthread)
-    [[ -z $RUNPATH ]] || options+=("-Wl,--enable-new-dtags,-rpath,$RUNPATH")
-    shift
-    while [[ $1 != -- ]]; do
-        source=$1
-        shift
-        object=$OUTPUT/objects/${source%.c*}.o
-        objects+=("$object")
-        compile=("${COMPILE[@]}")
-        [[ $source != *.cc ]] || compile=("${CXX_COMPILER[@]}" "${CXX_OPTIONS[@]}")
-        make_target "$object" "$source" {,runtime/,runtime/{hooks,compat}/,extra/stack_pool/}*.h -- \
-            "${compile[@]}" -pthread -Iruntime -Iruntime/hooks -Iextra/stack_pool -fPIC \
-            -c "$source" -o "$object"
-    done
-    shift
-    finish_targets
-    make_target "$OUTPUT/lib$name.a" "${objects[@]}" -- ar rcs "$OUTPUT/lib$name.a" "${objects[@]}"
-    make_shared "$name" "${objects[@]}" -- "$@" "${options[@]}"
-    finish_targets
+# Whether there is a compiler for what is in C++.
+is_buildable() {
+    [[ ${SOURCES[$1]} != *.cc ]] || is_in cxx
 }
+
+# For scripts: builds a library, and those below it, in a variant of make.sh or, without one, by CC
+# and CFLAGS. Prints a line with the options for headers, and what programs are linked with. Only one
+# process at a time builds a variant.
+print_objects() {
+    local library=$1 variant=${2:-} word words
+    if [[ -z $variant ]]; then
+        COMPILE=("${COMPILER[@]}" "${OPTIONS[@]}")
+        variant="${COMPILER[*]} ${EXTRA_FLAGS[*]}"
+        variant=${variant//[ \/]/_}
+    else
+        find_compile "$variant"
+    fi
+    mkdir -p "$OUTPUT/.commands"
+    FAILED=$OUTPUT/.commands/failed..$variant
+    exec 9> "$OUTPUT/.commands/lock..$variant"
+    flock 9
+    : > "$FAILED"
+    read -r -a words <<< "$library ${BELOW[$library]}"
+    for word in "${words[@]}"; do
+        [[ $word == -* ]] || make_objects "$word" "$variant"
+    done
+    finish_targets
+    make_archive aco "$variant" "$OUTPUT/objects/libaco..$variant.a"
+    finish_targets
+    find_headers "$library" tests
+    printf '%s\n' "${INCLUDE[*]}"
+    for word in "${words[@]}"; do
+        case $word in
+        -*) printf '%s\n' "$word" ;;
+        aco) printf '%s\n' "$OUTPUT/objects/libaco..$variant.a" ;;
+        *) list_objects "$word" "$variant" && printf '%s\n' "${OBJECTS[@]}" ;;
+        esac
+    done
+}
+
+# ---- Programs and tests --------------------------------------------------------------------------
 
 make_programs() {
     local variant program target
@@ -351,7 +423,7 @@ make_harness() {
     find_cmocka "$1"
     make_target "$OUTPUT/objects/harness..$1.o" aco.h tests/harness.[ch] -- \
         "${COMPILE[@]}" "${TEST_OPTIONS[@]}" -c tests/harness.c -o "$OUTPUT/objects/harness..$1.o"
-    if [[ $1 == *.no_valgrind.shareFPUenv ]] && find_foreign "$1"; then
+    if [[ $1 == *.no_valgrind.standaloneFPUenv ]] && find_foreign "$1"; then
         read -r -a options <<< "${ENTRY[3]}"
         make_target "$TEST_LIBRARY" "$source" -- clang "${options[@]}" "${FOREIGN_FLAGS[@]}" \
             -O1 -w -DHAVE_SIGNAL_H -I"$CMOCKA/include" -c "$source" -o "$TEST_LIBRARY"
@@ -359,57 +431,97 @@ make_harness() {
 }
 
 # A test may ask for more options and sources in a line "// build: ...", for x86 alone in a line
-# "// build x86: ...". A line "// only ..." names the processors that it is for.
+# "// build x86: ...". A line "// only ..." names the processors that it is for, "// not stress: ..."
+# says why it has no stress build, and "// built by ..." which script makes it.
 read_asked() {
     local source line
-    declare -gA ASKED=() ASKED_X86=() ONLY=()
+    declare -gA ASKED=() ASKED_X86=() ONLY=() NOT_STRESS=()
     while IFS=: read -r source line; do
         case $line in
         "// build: "*) ASKED[$source]+=" ${line#*: }" ;;
         "// build x86: "*) ASKED_X86[$source]+=" ${line#*: }" ;;
         "// only "*) ONLY[$source]=" ${line#// only } " ;;
+        "// not stress: "*) NOT_STRESS[$source]=1 ;;
+        "// built by "*) ONLY[$source]=' ' ;;
         esac
-    done < <(grep -HE '^// (build|only)' "${TESTS[@]}")
+    done < <(grep -HE '^// (build|built|only|not)' "${TESTS[@]}")
 }
 
-# Sets NEWEST to the newest of what tests share.
-find_newest() {
-    local file
-    NEWEST=aco.h
-    for file in {tests,extra/*,extra/*/tests}/*.[ch]; do
-        [[ $file == */test_*.c || ! $file -nt $NEWEST ]] || NEWEST=$file
+# The variants of which the library $1 has tests, in TEST_VARIANTS: all of x86 for the core; else two,
+# the plain one and what differs most from it, for the core on each processor, for others on x86.
+find_test_variants() {
+    local variant variants
+    mapfile -t variants < <(test_variants)
+    TEST_VARIANTS=()
+    for variant in "${variants[@]}"; do
+        if [[ $1 != aco || $variant != ?(m32.)no_valgrind.* ]]; then
+            [[ $variant == *.@(standaloneFPUenv|shareFPUenv.stress) ]] || continue
+            [[ $1 == aco || $variant == ?(m32.)no_valgrind.* ]] || continue
+        fi
+        TEST_VARIANTS+=("$variant")
     done
 }
 
+# The C tests of the library $1 in TESTS: what is in its folders of tests, random programs, too.
+find_tests() {
+    local folder
+    TESTS=()
+    for folder in ${TESTS_IN[$1]}; do
+        TESTS+=("$folder"/{test,random}_*.c)
+    done
+}
+
+# make_tests_in LIBRARY VARIANT: all of TESTS.
+make_tests_in() {
+    local source target more shared objects=() word processor=x86 options=(-pthread)
+    find_compile "$2"
+    find_cmocka "$2"
+    [[ $1 != aco ]] || options=("${TEST_OPTIONS[@]}") objects=("$OUTPUT/objects/harness..$2.o")
+    for word in "$1" ${BELOW[$1]}; do
+        [[ $word != -* ]] || continue
+        list_objects "$word" "$2"
+        objects+=("${OBJECTS[@]}")
+    done
+    ! find_foreign "$2" || processor=${ENTRY[0]}
+    for source in "${TESTS[@]}"; do
+        [[ ${ONLY[$source]:- $processor } == *" $processor "* ]] || continue
+        [[ $2 != *.stress || -z ${NOT_STRESS[$source]:-} ]] || continue
+        target=$OUTPUT/${source%.c}..$2
+        more=${ASKED[$source]:-}
+        [[ $processor != x86 ]] || more+=${ASKED_X86[$source]:-}
+        shared=() # sources
+        for word in $more; do
+            [[ $word != *.c ]] || shared+=("$word")
+        done
+        # shellcheck disable=SC2086 # these are several words
+        make_target "$target" "$source" "${shared[@]}" "$NEWEST" "${objects[@]}" -- \
+            "${COMPILE[@]}" "${options[@]}" "${INCLUDE[@]}" "$source" "${objects[@]}" $more \
+            -o "$target" "$TEST_LIBRARY" -lpthread -lm -ldl
+    done
+}
+
+# Objects of all libraries first, so that processors have enough to do.
 make_tests() {
-    local variant source target more processor variants
-    mapfile -t variants < <(test_variants)
-    for variant in "${variants[@]}"; do
-        make_objects "$variant"
-        make_harness "$variant"
+    local library variant
+    for library in "${LIBRARIES[@]}"; do
+        find_tests "$library"
+        ((${#TESTS[@]})) || continue
+        find_test_variants "$library"
+        for variant in "${TEST_VARIANTS[@]}"; do
+            find_compile "$variant"
+            make_objects "$library" "$variant"
+            [[ $library != aco ]] || make_harness "$variant"
+        done
     done
     finish_targets
-    read_asked
-    find_newest
-    for variant in "${variants[@]}"; do
-        find_compile "$variant"
-        find_cmocka "$variant"
-        list_objects "$variant"
-        OBJECTS=("$OUTPUT/objects/harness..$variant.o" "${OBJECTS[@]}")
-        processor=x86
-        if find_foreign "$variant"; then
-            processor=${ENTRY[0]}
-        fi
-        for source in "${TESTS[@]}"; do
-            [[ ${ONLY[$source]:- $processor } == *" $processor "* ]] || continue
-            target=${source##*/}
-            target=$OUTPUT/tests/${target%.c}..$variant
-            more=${ASKED[$source]:-}
-            [[ $processor != x86 ]] || more+=${ASKED_X86[$source]:-}
-            # shellcheck disable=SC2086 # these are several words
-            make_target "$target" "$source" "$NEWEST" "${OBJECTS[@]}" -- \
-                "${COMPILE[@]}" "${TEST_OPTIONS[@]}" "$source" "${OBJECTS[@]}" $more \
-                -o "$target" "$TEST_LIBRARY" -lpthread -lm -ldl
+    for library in "${LIBRARIES[@]}"; do
+        find_tests "$library"
+        ((${#TESTS[@]})) || continue
+        read_asked
+        find_headers "$library" tests
+        find_test_variants "$library"
+        for variant in "${TEST_VARIANTS[@]}"; do
+            make_tests_in "$library" "$variant"
         done
     done
     finish_targets
@@ -431,12 +543,13 @@ note_foreign() {
 
 # `install` or `uninstall`: packaging/install.sh knows what goes where.
 install_or_remove() {
-    local pages=() maps
+    local pages=() library maps
     if is_in man; then
         pages=("$OUTPUT/man")
-        maps=(packaging/libaco.map)
-        ((${#RUNTIME[@]} == 0)) || maps+=(packaging/libaco_runtime.map)
-        ((${#HOOKS[@]} == 0)) || maps+=(packaging/libaco_hooks.map)
+        maps=()
+        for library in "${LIBRARIES[@]}"; do # pages are made of contracts in C
+            [[ ${SOURCES[$library]} == *.cc ]] || maps+=("packaging/lib$library.map")
+        done
         # shellcheck disable=SC2046 # they are patterns of files
         python3 tools/man/pages.py "$OUTPUT/man" "${maps[@]}" \
             $(sed -n '/\.h$/s/^include //p' packaging/installed)
@@ -488,16 +601,18 @@ while getopts :io:h option; do
 done
 shift $((OPTIND - 1))
 goal=${1:-programs}
-if (($# > 1)) || [[ $goal != @(library|programs|run|tests|all|list|install|uninstall) ]]; then
+if (($# > 1)) && [[ $goal != objects ]] ||
+    [[ $goal != @(library|programs|run|tests|all|list|objects|install|uninstall) ]]; then
     usage_error "unknown argument $goal${2:+ $2}"
 fi
+read_libraries
 
 VERSION=$(awk '/^#define ACO_VERSION_(MAJOR|MINOR|PATCH) / { v = v dot $3; dot = "." }
                END { print v }' aco.h)
 JOBS=$(nproc)
 MISSING=()
 [[ $goal != library ]] || WITHOUT+=([m32]=1 [valgrind]=1 [qemu]=1)
-if [[ -f tools/dependencies && $goal != list ]]; then
+if [[ -f tools/dependencies && $goal != @(list|objects) ]]; then
     # shellcheck source=tools/dependencies.sh
     . tools/dependencies.sh
     if ((install)); then install_missing; fi
@@ -513,7 +628,12 @@ case $goal in
 list)
     make_programs
     make_tests
-    printf '%s\n' "${TARGETS[@]/#"$OUTPUT"/output}" | grep -E '^output/(tests/|test_)'
+    printf '%s\n' "${TARGETS[@]/#"$OUTPUT"/output}" | grep -E '/(test|random)_[^/]*$'
+    exit
+    ;;
+objects)
+    [[ -n ${BELOW[${2:-}]+known} ]] || usage_error "no such library: ${2:-}"
+    print_objects "${@:2}"
     exit
     ;;
 *)

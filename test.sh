@@ -1,22 +1,26 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds what is missing and runs every test: the programs of output/ in every variant, those that
-# know valgrind under memcheck, those for other processors under qemu, and the test scripts. The
-# longest go first. Ends with a summary, with what was not tested, and with 0 only if some test ran
-# and none failed. Relies on make.sh next to it.
+# Builds what is missing and runs tests: the programs of output/ in every variant, those that know
+# valgrind under memcheck, those for other processors under qemu, and the test scripts. The longest
+# go first. Ends with the times, a summary and what was not tested, and with 0 only if some test ran
+# and none failed. tests/README.md says which tests there are. Relies on make.sh next to it.
 set -euo pipefail
 shopt -s nullglob
 STARTED_IN=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 readonly USAGE="usage: ./test.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] [-o no-musl]
-                 [-o no-servers] [-h] [quick | [all | loop] [NAME...] | version_check=X.Y.Z]
+                 [-o no-servers] [-h]
+                 [[loop] [quick | all | [all] NAME...] | version_check=X.Y.Z]
 
-  (nothing), all       every test once
+  (nothing)            what should pass on every machine: the libraries, C++ and examples, on this
+                       processor and for i386, and memcheck; five minutes
   quick                the C tests of this processor alone, for the loop of editing: two minutes
+  all                  every test: also sanitizers, other processors and compilers, musl, proofs,
+                       fuzzing, servers, packages, documents; twenty minutes
   NAME                 the tests whose name has NAME in it: tutorial_3, growth, m32, ...
-  loop                 every test, or those named, again and again, until one fails
+  loop                 these again and again, until one fails
   version_check=1.2.3  only whether header and library are of that version
 
   -i                   first install, with apt-get, a C++ compiler and cmocka; with all, that is
@@ -26,9 +30,6 @@ readonly USAGE="usage: ./test.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] 
   -h                   this text
 
   CC, CXX, CFLAGS, OUTPUT  as for ./make.sh"
-
-# What programs are called with.
-declare -rA ARGUMENTS=([test_aco_benchmark]=--check)
 
 # Exit statuses other than 0: an offending coroutine ends in abort().
 declare -rA EXPECTED=([test_aco_tutorial_4]=134 [test_aco_tutorial_5]=134)
@@ -42,8 +43,8 @@ OUTPUT=${OUTPUT:-$PWD/output}
 [[ $OUTPUT == /* ]] || OUTPUT=$STARTED_IN/$OUTPUT
 export OUTPUT=${OUTPUT#"$PWD"/}
 
-# Seconds that tests took: in the last run of each here, and, for a first run, on two processors.
-readonly DURATIONS=$OUTPUT/durations FIRST_DURATIONS=tests/durations
+# What tests without a word leave out.
+readonly USER_WITHOUT=(-o no-qemu -o no-musl -o no-servers)
 
 usage_error() {
     printf 'test.sh: %s (see ./test.sh -h)\n' "$1" >&2
@@ -52,21 +53,21 @@ usage_error() {
 
 # ---- One test ------------------------------------------------------------------------------------
 
-# The command of the test at path $1, a script perhaps with its part, in COMMAND.
+# The command of a test, which is its path and arguments, in COMMAND.
 find_command() {
-    local path=${1%% *} program=${1##*/}
+    local path=$1 name=${1##*/} arguments=()
+    shift
+    arguments=("$@")
     path=${path/#output\//"$OUTPUT/"}
     COMMAND=("$path")
-    case $1 in
+    case $path in
     *.sh) COMMAND=(bash "$path") ;;
-    *.sh\ *) COMMAND=(bash "$path" "${1#* }") ;;
     *..valgrind.* | *.m32.valgrind.*)
         COMMAND=("${MEMCHECK[@]}" "--log-file=$log.memcheck" "$path")
         ;;
-    *..*) find_emulator "${1#*..}" ;;
+    *..*) find_emulator "${name#*..}" ;;
     esac
-    program=${program%%..*}
-    COMMAND+=(${ARGUMENTS[$program]:+"${ARGUMENTS[$program]}"})
+    COMMAND+=("${arguments[@]}")
 }
 
 # Puts the emulator that the variant $1 needs, if any, before the command.
@@ -90,25 +91,27 @@ memcheck_is_clean() {
     grep -q "ERROR SUMMARY: $( ((expected == 0)) && echo '0 ')" "$report"
 }
 
-# Runs a test and writes a line with its result; the output, too, of one that failed.
+# Runs a test and writes a line with its result; the output, too, of one that failed. A line of
+# $TIMES has the seconds that it took, and those of processors.
 run_test() {
-    local name log seconds status=0 expected TIMEFORMAT=%1R
+    local name log seconds status=0 expected words TIMEFORMAT='%1R %1U %1S'
     name=${1#output/}
-    name=${name#tests/}
     log=$LOGS/${name//[\/ ]/.}
     rm -f "$log" "$log.memcheck"
     expected=${EXPECTED[${name%%..*}]:-0}
-    find_command "$1"
+    read -r -a words <<< "$1"
+    find_command "${words[@]}"
     seconds=$({ time timeout --kill-after=5 "$TIMEOUT" "${COMMAND[@]}" \
         > "$log" 2>&1 < /dev/null; } 2>&1) || status=$?
+    printf '%s %s\n' "$seconds" "$name" >> "$TIMES"
     if ((status == expected)) && memcheck_is_clean "$log.memcheck" "$expected"; then
-        printf 'passed   %-70s %6s s\n' "$name" "$seconds"
+        printf 'passed   %-70s %6s s\n' "${name#tests/}" "${seconds%% *}"
         grep 'not tested' "$log" >> "$UNTESTED" || true
     elif ((status == SKIPPED)); then
-        printf 'skipped  %-70s %s\n' "$name" "$(tail -n 1 "$log")"
+        printf 'skipped  %-70s %s\n' "${name#tests/}" "$(tail -n 1 "$log")"
         tail -n 1 "$log" >> "$UNTESTED"
     else
-        printf 'FAILED   %-70s status %d, expected %d\n' "$name" "$status" "$expected"
+        printf 'FAILED   %-70s status %d, expected %d\n' "${name#tests/}" "$status" "$expected"
         cat "$log"
         [[ ! -e $log.memcheck ]] || cat "$log.memcheck"
     fi
@@ -116,69 +119,84 @@ run_test() {
 
 # ---- All of them ---------------------------------------------------------------------------------
 
-# The scripts; one with a line "# parts: ..." once for each part, which is its argument.
+# The scripts, each with the seconds that it takes and with 1 if users are to run it. Their headers
+# say so: tests/README.md.
 list_scripts() {
-    local script parts
-    for script in {tests,tests/*,extra/*/tests,runtime/{,*/}tests{,/*},tools/*,examples/*,packaging,bench}/test_*.sh; do
-        read -r -a parts < <(sed -n 's/^# parts: //p' "$script" && echo)
-        if ((${#parts[@]})); then
-            printf "$script %s\n" "${parts[@]}"
-        else
-            printf '%s\n' "$script"
-        fi
-    done
+    find . -name output -prune -o -name '.?*' -prune -o -name 'test_*.sh' -print | LC_ALL=C sort |
+        while IFS= read -r script; do
+            awk -v script="${script#./}" '
+                !/^#/ { exit }
+                /^# parts: / { ct = split(substr($0, 10), parts, " ") }
+                /^# seconds: / { split(substr($0, 12), seconds, " ") }
+                /^# user/ { users = ct == 0 || $0 == "# user" ? "all" : substr($0, 9) " " }
+                END {
+                    for (i = 1; i <= (ct ? ct : 1); i++) {
+                        is_user = users == "all" || index(" " users, " " parts[i] " ") && ct
+                        print seconds[i] + 0 ? seconds[i] : 5, is_user + 0,
+                            script (ct ? " " parts[i] : "")
+                    }
+                }' "$script"
+        done
 }
 
-# All tests, or those that the arguments name: what make.sh has built, then scripts. The one that
-# fails on purpose, to prove that this script can fail, runs only when named.
+# The programs in $PROGRAMS, in the same form, with the arguments that tests/arguments has for them.
+list_programs() {
+    { grep -E '/(test|random)_[^/]*$' "$PROGRAMS" || true; } | awk -F ' *[|] *' '
+        FILENAME != "-" {
+            if (!/^#/ && NF == 3) { ct[$1]++; plain[$1, ct[$1]] = $2; slow[$1, ct[$1]] = $3 }
+            next
+        }
+        {
+            name = $0
+            sub(/.*\//, "", name)
+            variant = name
+            sub(/\.\..*/, "", name)
+            sub(/.*\.\./, "", variant)
+            is_plain = variant ~ /^no_valgrind\.[A-Za-z]*$/
+            is_user = variant ~ /^(m32\.no_|no_|)valgrind\./
+            for (i = 1; i <= ct[name]; i++)
+                print 1, is_user, $0 " " (is_plain ? plain[name, i] : slow[name, i])
+            if (ct[name] == 0)
+                print 0.5, is_user, $0
+        }' tests/arguments -
+}
+
+# The tests that the words of the command line select, the longest first, each after its seconds.
+# The one that fails on purpose, to prove that this script can fail, runs only when named.
 list_tests() {
-    local path name
-    if [[ "$*" == quick ]]; then
-        grep '^output/tests/test_' "$OUTPUT/.built"
-        return
-    fi
-    {
-        grep -E '^output/(tests/)?test_' "$OUTPUT/.built" || true
-        list_scripts
-    } | while IFS= read -r path; do
-        if (($# == 0)); then
-            printf '%s\n' "$path"
-            continue
-        fi
-        for name in "$@"; do
-            if [[ $path == *"$name"* ]]; then
-                printf '%s\n' "$path"
-                break
-            fi
+    local seconds is_user path name
+    { list_scripts && list_programs; } | sort -s -k 1,1nr | while read -r seconds is_user path; do
+        for name in "${@:-user}"; do
+            case $name in
+            all) ;;
+            user) ((is_user)) || continue ;;
+            quick) [[ $path == output/*tests/*..no_valgrind.* ]] || continue ;;
+            *) [[ $path == *"$name"* ]] || continue ;;
+            esac
+            printf '%s\t%s\n' "$seconds" "$path"
+            break
         done
     done
     if [[ "$*" == fails_on_purpose ]]; then
-        printf 'tests/fails_on_purpose.sh\n'
+        printf '1\ttests/fails_on_purpose.sh\n'
     fi
 }
 
-# Fails if a name is in that of no test, before anything is built for the others.
-check_names() {
-    local name listed
-    (($#)) || return 0
-    listed=$(bash make.sh "${without[@]}" list; list_scripts; echo tests/fails_on_purpose.sh)
+# Each word must select a test of those that there can be, which needs nothing to be built.
+check_words() {
+    local name
+    bash make.sh "${without[@]}" list > "$TMP/programs"
+    PROGRAMS=$TMP/programs
     for name in "$@"; do
-        [[ $listed == *"$name"* ]] || usage_error "no test has $name in its name"
+        if [[ -z $(list_tests "$name") ]]; then
+            usage_error "no test has $name in its name"
+        fi
     done
 }
 
-# Puts before each path that it reads how long that test takes, and the longest first.
-sort_by_duration() {
-    awk '{ name = substr($0, index($0, " ") + 1) }
-         FILENAME != "-" { seconds[name] = $1; next }
-         { name = $0; sub(/^output\//, "", name); sub(/^tests\//, "", name)
-           print (name in seconds ? seconds[name] : 0.5) "\t" $0 }' \
-        "$FIRST_DURATIONS" "$DURATIONS" - | sort -s -k 1,1nr
-}
-
-# Says how long the tests will take that have been sorted.
+# Says how long the tests will take that have been listed.
 tell_duration() {
-    awk -v jobs="$JOBS" '
+    awk -v jobs="$PROCESSORS" '
         { sum += $1; if (NR == 1) longest = $1 }
         END { seconds = sum / jobs > longest ? sum / jobs : longest
               printf "test.sh: %d tests, about ", NR
@@ -187,18 +205,24 @@ tell_duration() {
               printf " on %d processor%s\n", jobs, jobs == 1 ? "" : "s" }'
 }
 
-# Notes how long the tests took whose results it reads.
-note_durations() {
-    awk '{ seconds = $1; name = substr($0, index($0, " ") + 1) }
-         FILENAME == "-" { if ($1 != "passed" || $NF != "s") next
-                           seconds = $(NF - 1); name = $2; if (NF == 5) name = name " " $3 }
-         { last[name] = seconds }
-         END { for (name in last) print last[name], name }' "$DURATIONS" - | sort -k 1,1nr \
-        > "$TMP/durations"
-    mv "$TMP/durations" "$DURATIONS"
+# Which tests took longest, and the sums of folders, of a run of some length.
+tell_times() {
+    (($(wc -l < "$TIMES") >= 20)) || return 0
+    printf '\nseconds, and those of processors:\n'
+    sort -k 1,1nr "$TIMES" | awk 'NR <= 10 {
+        name = $0
+        sub(/^[^ ]* [^ ]* [^ ]* /, "", name)
+        printf "  %7.1f %7.1f  %s\n", $1, $2 + $3, name }'
+    printf '\nby folder:\n'
+    awk '{ folder = $4; if (!sub(/\/[^\/]*$/, "", folder)) folder = "."
+           ct[folder]++; seconds[folder] += $1; busy[folder] += $2 + $3
+           ct["all"]++; seconds["all"] += $1; busy["all"] += $2 + $3 }
+         END { for (folder in ct)
+             printf "  %7.1f %7.1f  %s (%d)\n", seconds[folder], busy[folder], folder, ct[folder] }
+        ' "$TIMES" | sort -k 1,1nr
 }
 
-# Runs the tests whose paths it reads, as many at a time as there are processors.
+# Runs the tests whose paths it reads.
 run_tests() {
     local path result
     while IFS= read -r path; do
@@ -223,15 +247,16 @@ tell_untested() {
 
 run_once() {
     local results=$TMP/results tests=$TMP/tests listed passed failed skipped
-    list_tests "$@" | sort_by_duration > "$tests"
+    list_tests "$@" > "$tests"
     tell_duration < "$tests"
     : > "$UNTESTED"
+    : > "$TIMES"
     cut -f 2 "$tests" | run_tests | tee "$results"
-    note_durations < "$results"
     listed=$(wc -l < "$tests")
     passed=$(grep -c '^passed ' "$results" || true)
     failed=$(grep -c '^FAILED ' "$results" || true)
     skipped=$(grep -c '^skipped ' "$results" || true)
+    tell_times
     tell_untested
     if ((passed + failed == 0)); then
         printf 'FAILED: no test was executed%s\n' "${*:+ (none matches $*)}"
@@ -297,42 +322,46 @@ while getopts :io:h option; do
 done
 shift $((OPTIND - 1))
 
-goal=tests installed='' names=("$@")
-case ${1:-} in
-all)
-    goal=all
-    ((install == 0)) || installed=1
-    shift
-    names=("$@")
-    ;;
-version_check=*) goal=library names=() ;;
-quick) without=(-o no-m32 -o no-valgrind -o no-qemu) names=() ;;
-loop) names=("${@:2}") ;;
-esac
-check_names "${names[@]}"
-bash make.sh "${make_options[@]}" "${without[@]}" "$goal"
-
-LOGS=$(realpath "$OUTPUT/logs") JOBS=$(nproc)
-mkdir -p "$LOGS"
-touch "$DURATIONS"
 # For the scripts in tests/.
 TMP=$(mktemp -d)
 trap 'rm -rf "$TMP"' EXIT
-UNTESTED=$TMP/untested
+goal=tests is_loop='' installed=''
+if [[ ${1:-} == loop ]]; then
+    is_loop=1
+    shift
+fi
+case ${1:-} in
+version_check=*) goal=library ;;
+quick) without=(-o no-m32 -o no-valgrind -o no-qemu) ;;
+all)
+    goal=all
+    ((install == 0)) || installed=1
+    (($# == 1)) || shift # to the names of those that are to run
+    ;;
+'') without+=("${USER_WITHOUT[@]}") ;;
+esac
+[[ $goal == library ]] || check_words "$@"
+bash make.sh "${make_options[@]}" "${without[@]}" "$goal"
+
+LOGS=$(realpath "$OUTPUT/logs") PROCESSORS=$(nproc)
+# One more at a time, since many tests wait.
+JOBS=$((PROCESSORS + 1))
+mkdir -p "$LOGS"
+UNTESTED=$TMP/untested TIMES=$TMP/times PROGRAMS=$OUTPUT/.built
 CC=$(in_one_word "${CC:-gcc}") CXX=$(in_one_word "${CXX:-g++}")
 export TMP CC CXX
 M32=$(grep -m 1 -o '\.\.m32\.' "$OUTPUT/.built" || true)
 export M32 OPTIONS=${without[*]} INSTALLED=$installed
 
 # All tests, for test_ci.sh.
-list_tests > "$OUTPUT/.tests"
+list_tests all | cut -f 2 > "$OUTPUT/.tests"
 
 case ${1:-} in
 version_check=*) check_version "${1#version_check=}" ;;
-loop)
-    shift
-    while run_once "$@"; do :; done
+*)
+    while run_once "$@"; do
+        [[ -n $is_loop ]] || exit 0
+    done
     exit 1
     ;;
-*) run_once "$@" ;;
 esac

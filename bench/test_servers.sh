@@ -4,6 +4,8 @@
 # The group `runtime`: servers answer with the bytes that they got, and tasks do what they are
 # measured for, with the least of each workload; tables and charts are made of it; and a server that
 # is wrong is told apart from one that can't be built.
+#
+# seconds: 40
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh

@@ -4,6 +4,8 @@
 # A project that is built with CMake gets the library by find_package() (installed by make.sh or by
 # CMake, shared or static), by add_subdirectory() or by FetchContent; the configuration gets to it
 # with the target. Both ways of building export the same names.
+#
+# seconds: 20
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh

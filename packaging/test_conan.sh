@@ -4,6 +4,8 @@
 # The Conan recipe makes packages, static and shared, of which one is configured in another way; a
 # project gets them by Conan's generators, for CMake and for pkg-config. Conan has a home of its own
 # for the test, and asks no server.
+#
+# seconds: 20
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh

@@ -5,6 +5,8 @@
 # purges them, and in between programs build and run that know of nothing but the system. That
 # system is a copy of this one, an overlay that goes away with the test, so that nothing is changed
 # here. Where no such copy can be made (only root can), the packages are unpacked and used from there.
+#
+# seconds: 48
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh

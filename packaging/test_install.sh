@@ -5,6 +5,8 @@
 # gdb find it there, programs in C and C++ build and run with it, shared and static; what configures
 # the library gets to programs; ./make.sh uninstall leaves nothing. libaco_runtime.so exports what
 # its map lists. Hooks are in effect in programs that name none, however they are linked.
+#
+# seconds: 20
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh

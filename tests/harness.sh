@@ -156,6 +156,62 @@ must_not() {
     fi
 }
 
+# Commands whose objects make.sh builds in any case, and the names of these variants.
+declare -rA MADE_VARIANTS=(
+    ["$CC -O2"]=no_valgrind.standaloneFPUenv
+    ["$CC -O2 -DACO_USE_VALGRIND"]=valgrind.standaloneFPUenv
+    ["$CC -O2 -DACO_CONFIG_SHARE_FPU_MXCSR_ENV"]=no_valgrind.shareFPUenv
+    ["$CC -O2 -DACO_CONFIG_SHARE_FPU_MXCSR_ENV -DACO_CONFIG_STRESS"]=no_valgrind.shareFPUenv.stress
+    ["$CC -m32 -O2"]=m32.no_valgrind.standaloneFPUenv
+)
+
+# use_library LIBRARY COMPILER OPTION...: the library of that name in tools/libraries, and those
+# below it, compiled with this command once for all scripts. What programs are linked with is then
+# in OBJECTS, and in INCLUDE the options for headers, those that tests share, too.
+use_library() {
+    local library=$1 compiler=() variant
+    shift
+    variant=${MADE_VARIANTS["$*"]:-}
+    if [[ -n $variant ]]; then
+        must "$library: $* fails" env OUTPUT="$OUTPUT" bash make.sh objects "$library" "$variant"
+    else
+        while [[ $1 != -* ]]; do
+            compiler+=("$1")
+            shift
+        done
+        must "$library: ${compiler[*]} $* fails" env OUTPUT="$OUTPUT" CC="${compiler[*]}" CFLAGS="$*" \
+            bash make.sh objects "$library"
+    fi
+    mapfile -t OBJECTS <"$TMP/said"
+    read -ra INCLUDE <<<"${OBJECTS[0]}"
+    OBJECTS=("${OBJECTS[@]:1}")
+}
+
+# use_program SOURCE COMPILER OPTION...: a test program, in $TMP under its name, with OBJECTS and
+# what its lines "// build: ..." ask for.
+use_program() {
+    local source=$1 more
+    shift
+    read -ra more < <(sed -n 's,^// build: ,,p' "$source" | tr '\n' ' ' && echo)
+    must "$*: $source does not build" "$@" -std=gnu99 -g "${C_WARNINGS[@]}" "${INCLUDE[@]}" \
+        -pthread "$source" "${OBJECTS[@]}" "${more[@]}" -o "$TMP/$(basename "$source" .c)" \
+        "${CMOCKA[@]}" -lm -ldl
+}
+
+# run_arguments PROGRAM COMMAND...: the command, for each line of tests/arguments about the program,
+# with the arguments there for where it is slow. SEED in the environment is another one than 1.
+run_arguments() {
+    local name=$1 line arguments ct=0
+    shift
+    while read -r line; do
+        read -ra arguments <<<"$line"
+        [[ -z ${SEED:-} ]] || arguments[1]=$SEED
+        must "$name $line fails" "$@" "${arguments[@]}"
+        ct=$((ct + 1))
+    done < <(awk -F ' *[|] *' -v name="$name" '$1 == name { print $3 }' tests/arguments)
+    ((ct)) || must "$name fails" "$@"
+}
+
 # Runs a command that is to die. Its exit status, as a shell tells it, is then in STATUS, and what
 # it wrote to stderr in $TMP/said.
 run_to_death() {

@@ -6,6 +6,8 @@
 # aco.c and acosw.S. Of the same configuration, they do; ACO_USE_ASAN and ACO_USE_TSAN are part of it
 # only where the compiler has that sanitizer on. A header that the library can't serve is refused by
 # aco_thread_init().
+#
+# seconds: 53
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh

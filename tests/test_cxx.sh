@@ -5,6 +5,8 @@
 # exceptions and containers in its coroutines works with a library compiled as C or as C++, and a C
 # program works with the latter.
 # parts: x86_64 i386 arm64 riscv64 arm thumb
+# seconds: 15 15 5 5 5 5
+# user: x86_64 i386
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh

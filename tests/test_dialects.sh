@@ -5,6 +5,7 @@
 # with clang. The header brings no macro that is not ours. aco_assert_override.h goes with
 # <assert.h>, and its assertions are active with NDEBUG.
 # parts: x86_64 i386 arm64 riscv64 arm thumb
+# seconds: 15 15 5 5 5 5
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh

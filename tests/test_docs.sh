@@ -4,6 +4,8 @@
 # What the documents show is so: every program in them compiles and prints the text that follows it,
 # every command runs, in blocks and in sentences, every link leads somewhere, the README is short and
 # begins with the runtime, and the two READMEs say the same.
+#
+# seconds: 61
 # shellcheck source=tests/harness.sh
 source "$(dirname "${BASH_SOURCE[0]}")/harness.sh"
 need_libraries
@@ -90,14 +92,6 @@ expected_of() {
     printf '%s/%03d.text' "${1%/*}" "$((10#$(basename "${1%.*}") + 1))"
 }
 
-# Makes $TMP/libaco_runtime.a, with what the runtime needs and libaco.a does not have.
-build_runtime() {
-    mkdir "$TMP/runtime"
-    must "the runtime compiles" env -C "$TMP/runtime" "$CC" -std=gnu99 -O2 "${C_WARNINGS[@]}" \
-        -pthread -I"$PWD" -I"$PWD/runtime" -I"$PWD/extra/stack_pool" -c "$PWD"/runtime/*.c
-    ar rc "$TMP/libaco_runtime.a" "$TMP"/runtime/*.o
-}
-
 # Completes a program of docs/cpp.md, as that document says; others are complete.
 complete() {
     if [[ $document == */cpp.md ]]; then
@@ -146,7 +140,7 @@ try_program() {
         find_database "$source" || return 0
     fi
     must "a program of $document compiles" "${compiler[@]}" -O2 "${WARNINGS[@]}" -fexceptions -I. \
-        -Iruntime "${INCLUDES[@]}" "$source" "${HOOKS[@]}" "$TMP/libaco_runtime.a" \
+        -Iruntime "${INCLUDES[@]}" "$source" "${HOOKS[@]}" "$OUTPUT/libaco_runtime.a" \
         "$OUTPUT/libaco.a" "${DATABASE[@]}" -lpthread -ldl -o "$TMP/program"
     if grep -q "localhost:$PORT" "$source"; then
         try_server
@@ -249,9 +243,9 @@ int main(void)
     return 0;
 }
 END
-    must "the program for gdb does not compile" "$CC" -g -O0 -DACO_CONFIG_LIST -I. \
-        -Iruntime -Iextra/stack_pool "$TMP/debuggee.c" runtime/*.c \
-        extra/stack_pool/aco_stack_pool.c aco.c acosw.S -o "$TMP/debuggee" -lpthread
+    use_library aco_runtime "$CC" -O0 -DACO_CONFIG_LIST
+    must "the program for gdb does not compile" "$CC" -g -O0 -DACO_CONFIG_LIST "${INCLUDE[@]}" \
+        "$TMP/debuggee.c" "${OBJECTS[@]}" -o "$TMP/debuggee" -lpthread
     while read -r command; do
         arguments+=(-ex "$command")
     done <"$TMP/gdb_commands"
@@ -361,7 +355,6 @@ cp "${synopses[1]}" "$TMP/tree/your_program.c"
 cp "${synopses[1]}" "$TMP/tree/program.c"
 printf '#include "aco.hpp"\nint main() { return aco::run([] { return 0; }); }\n' >"$TMP/tree/program.cc"
 
-build_runtime
 PORT=$("$PYTHON" -c 'import socket; print(socket.create_server(("", 0)).getsockname()[1])')
 
 programs=0

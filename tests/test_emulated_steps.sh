@@ -5,6 +5,7 @@
 # qemu, and emulated_steps.py looks. It must find faults, too, that are put into acosw.S. Needs
 # gdb-multiarch.
 # parts: arm64 riscv64 arm thumb
+# seconds: 25 25 22 22
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh

@@ -5,6 +5,9 @@
 # without a warning and prints what its comment says: the lines that stand there with an indent of
 # five, from "It prints:" to the end of the comment. One that prints times and the like has a test of
 # its own, as those of the runtime have.
+#
+# seconds: 20
+# user
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh

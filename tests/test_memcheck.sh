@@ -4,6 +4,9 @@
 # What memcheck says of coroutines that share stacks, with ACO_USE_VALGRIND: nothing of
 # memcheck_clean.c, and of memcheck_errors.c what its comments say, at their lines, and no more. Its
 # traces end at the entry function.
+#
+# seconds: 15
+# user
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh

@@ -6,6 +6,7 @@
 # musl_unwinder.c stands in for glibc, and on the sources of cmocka that ./test.sh -i all leaves in
 # output/. What a test can't look at there, REASONS says.
 # parts: plain stress
+# seconds: 30 30
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh

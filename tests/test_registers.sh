@@ -5,6 +5,7 @@
 # make a compiler use registers and stack in another way. What needs AVX-512 is compiled, and its
 # assembly read.
 # parts: x86_64 i386 arm64 riscv64 arm thumb
+# seconds: 45 40 20 20 20 20
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh

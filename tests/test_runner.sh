@@ -4,6 +4,8 @@
 # The runners, in a copy of what they need: they do what they can where packages are missing, list
 # what they leave out, start the longest test first, and can fail: for a failing test, no test at
 # all, and words that they don't know. They build where OUTPUT says, too.
+#
+# seconds: 30
 set -euo pipefail
 unset OUTPUT
 : "${CC:=gcc}" "${CXX:=g++}"
@@ -43,7 +45,7 @@ stub() {
 mkdir "$PROJECT"/{tests,tools}
 cp make.sh test.sh aco*.[chS] test_aco_*.c "$PROJECT"
 cp tools/{dependencies*,warnings} "$PROJECT/tools"
-cp tests/{durations,fails_on_purpose.sh,harness.[ch],test_status.c} "$PROJECT/tests"
+cp tests/{arguments,fails_on_purpose.sh,harness.[ch],test_status.c} "$PROJECT/tests"
 cd "$PROJECT"
 sed -i '/ fetch_/d; /^#/!{/| all$/!s/^[^|]*|/false |/}' tools/dependencies
 export CFLAGS=-O0
@@ -54,18 +56,28 @@ must_say '^  programs under memcheck  *valgrind$'
 must_say '^  programs for other processors  *clang$'
 [[ -x output/test_aco_synopsis..no_valgrind.shareFPUenv && $(echo output/*m32*) == *'*'* ]]
 
-# One test that passes but for what it tells, one whose two parts skip themselves, and the only C
-# test, without which the rest is done.
-printf 'echo "clang: not found, not tested"\n' > tests/test_most.sh
-printf '# parts: one two\necho "skipped: no gdb (or ./test.sh -i all)"; exit 77\n' > tests/test_none.sh
+# One test that passes but for what it tells, one whose two parts skip themselves, the only C test,
+# without which the rest is done, and what users need not run: a part, and a script.
+printf '# seconds: 200\n# user\necho "clang: not found, not tested"\n' > tests/test_most.sh
+printf '# parts: one two\n# user: one two\necho "skipped: no gdb (or ./test.sh -i all)"; exit 77\n' > tests/test_none.sh
 # shellcheck disable=SC2016 # the script is to expand it
-printf '# parts: one two\necho "$1" >> parts\n' > tests/test_parts.sh
+printf '# parts: one two more\n# seconds: 1 1 100\n# user: one two\necho "$1" >> parts\n' \
+    > tests/test_parts.sh
+mkdir tools/new
+printf 'echo no >> parts\n' > tools/new/test_rest.sh
 expect 0 '^21 passed, 0 failed, 2 skipped$' bash test.sh
-must_say '^test.sh: 23 tests, about [0-9]* seconds on '
+must_say '^test.sh: 23 tests, about [0-9]* minutes on '
+must_say '^by folder:$'
+must_say '^ .* tests (5)$'
+must_say '^ .* all (23)$'
 must_say '^  C tests  *libcmocka-dev$'
 must_say '^  clang: not found, not tested$'
 must_say '^  no gdb (skipped: 2)$'
 [[ $(sort parts) == $'one\ntwo' ]]
+expect 0 '^23 passed, 0 failed, 2 skipped$' bash test.sh all
+must_say '^passed .* tools/new/test_rest.sh '
+must_say '^ .* tools/new (1)$'
+[[ $(sort parts) == $'more\nno\none\none\ntwo\ntwo' ]]
 
 # ---- Compilers -----------------------------------------------------------------------------------
 
@@ -80,10 +92,10 @@ rm tests/test_one_word.sh
 # ---- Order and choice ----------------------------------------------------------------------------
 
 stub nproc 'echo 1'
-echo '99 test_aco_tutorial_3..no_valgrind.shareFPUenv' >> output/durations
-expect 0 'about 2 minutes on 1 processor$' env PATH="$BIN:$PATH" bash test.sh tutorial_ test_most
-[[ $(grep -m 1 '^passed' <<< "$SAID") == *tutorial_3..no_valgrind.shareFPUenv* ]]
-must_say '^15 passed, 0 failed, 0 skipped$'
+expect 0 'about 5 minutes on 1 processor$' env PATH="$BIN:$PATH" \
+    bash test.sh tutorial_ test_most parts.sh
+[[ $(grep -m 1 '^passed' <<< "$SAID") == *@(test_most.sh|test_parts.sh more)* ]]
+must_say '^18 passed, 0 failed, 0 skipped$'
 
 # The C tests alone, where there is cmocka.
 cmocka=0
@@ -91,6 +103,11 @@ if echo 'int main(void) { return 0; }' | "$CC" -x c - -lcmocka -o "$BIN/program"
     sed -i '/| native-tests$/s/^false/true/' tools/dependencies
     cmocka=1
     expect 0 '^4 passed, 0 failed, 0 skipped$' bash test.sh quick
+
+    # Arguments, by a table; a second line about a program is a second run of it.
+    printf 'test_status | no-such-test | no-such-test\ntest_status | | \n' > tests/arguments
+    expect 0 'test_status..no_valgrind.shareFPUenv no-such-test ' bash test.sh quick
+    must_say '^8 passed, 0 failed, 0 skipped$'
 fi
 
 # ---- Failures ------------------------------------------------------------------------------------
@@ -101,8 +118,8 @@ export PASSES=$PROJECT/passes
 seq 2 > "$PASSES"
 expect 1 '^0 passed, 1 failed, 0 skipped$' bash test.sh loop fails_on_purpose
 [[ ! -s $PASSES ]] || { printf 'test.sh loop does not go on until a test fails\n'; exit 1; }
-expect 1 'no test was executed' bash test.sh m32.valgrind
-expect 2 '^test.sh: no test has no_such_test in its name' bash test.sh tutorial no_such_test
+expect 1 'no test was executed' bash test.sh -o no-valgrind test_none
+expect 2 '^test.sh: no test has no_such_test in its name' bash test.sh test_parts no_such_test
 [[ $SAID != *built* ]] || { printf 'test.sh builds before it knows the names\n'; exit 1; }
 
 # must_end WORDS: the last command has printed one line and no usage.

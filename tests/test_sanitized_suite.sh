@@ -5,6 +5,7 @@
 # UndefinedBehaviorSanitizer, and under ThreadSanitizer; each in the plain and in the stress build.
 # Where a test can't be run so, REASONS says why.
 # parts: address address.stress thread thread.stress
+# seconds: 48 48 20 20
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh

@@ -5,6 +5,7 @@
 # line: AddressSanitizer with its search for leaks, UndefinedBehaviorSanitizer and ThreadSanitizer,
 # of gcc and of clang. Nothing but -fsanitize=... is needed for that.
 # parts: gcc clang
+# seconds: 60 50
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # All scripts are of one dialect, bash, and shellcheck has nothing to say of them. It does of faults.
+#
+# seconds: 15
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh

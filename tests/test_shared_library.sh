@@ -4,6 +4,8 @@
 # The built libraries serve programs: linked to the shared one, also as position-independent code
 # that loads control words, to the static one, and through dlopen(), which finds all functions of
 # libaco.map.
+#
+# user
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh

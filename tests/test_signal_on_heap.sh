@@ -3,6 +3,8 @@
 #
 # The harness of the single-step test catches a switch that moves SP off the stack: the example of
 # that compiles by the command in its README and prints, numbers aside, what is printed there.
+#
+# user
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh

@@ -3,6 +3,8 @@
 #
 # All warnings that gcc and clang know, but for those listed here: the headers have none in C and in
 # C++, the sources none in C. So programs may ask for what they like. acosw.S has no C to warn of.
+#
+# seconds: 12
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh

@@ -3,6 +3,8 @@
 #
 # The commands of the README make the project, from a copy of the folder that lies elsewhere, with
 # each compiler and in each configuration, and it prints what is printed there.
+#
+# user
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh

@@ -4,20 +4,17 @@
 # Each example for C++ says in its first line what it shows, as the list of examples/README.md does,
 # has a link in docs/cpp.md, compiles without a warning and prints what its comment says. Each name
 # of aco.hpp is in a program of docs/cpp.md; tests/test_docs.sh compiles and runs these.
+#
+# seconds: 20
+# user
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
 
 compiles_cxx "$CXX" "$CXX" || tell_untested
 
-readonly INCLUDE=(-I. -Iruntime -Iextra/stack_pool -Iextra/cancel)
-readonly PARTS=(extra/stack_pool/aco_stack_pool.c extra/cancel/aco_cancel.c)
-objects=()
-for source in runtime/*.c "${PARTS[@]}" aco.c acosw.S; do
-    objects+=("$TMP/${source##*/}.o")
-    must "$source does not compile" "$CC" -std=gnu99 -O2 "${INCLUDE[@]}" -pthread -c "$source" \
-        -o "${objects[-1]}"
-done
+read -ra compiler <<<"$CC"
+use_library aco_runtime "${compiler[@]}" -O2
 
 # The lines that an example promises.
 expected() {
@@ -75,7 +72,7 @@ for example in examples/cpp/*.cc; do
         fail "examples/README.md does not have cpp/$name with what its first line says"
     [[ $(<docs/cpp.md) == *"(../examples/cpp/$name)"* ]] || fail "docs/cpp.md has no link to $name"
     must "$example does not compile" "$CXX" -std=c++20 -O1 "${WARNINGS[@]}" "${INCLUDE[@]}" \
-        -pthread "$example" "${objects[@]}" -o "$TMP/program"
+        -pthread "$example" "${OBJECTS[@]}" -o "$TMP/program"
     must "$example fails" timeout 60 "$TMP/program"
     diff <(expected "$example") <(grep -v '^measured: ' "$TMP/said") >&2 ||
         fail "$example prints otherwise"

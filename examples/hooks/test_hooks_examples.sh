@@ -4,6 +4,9 @@
 # The examples of hooks do as they say, with real servers: many queries and downloads at a time on
 # one thread, a pool of workers, commands in batches, a TLS server, and a server that is the same
 # with threads and with tasks.
+#
+# seconds: 15
+# user
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh

@@ -7,6 +7,8 @@
 # end gracefully.
 #
 # parts: native others sanitized
+# seconds: 30 25 30
+# user: native
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -15,23 +17,20 @@ FOLDER=examples/runtime
 [[ -f $FOLDER/proxy.c ]] || skip "there is no $FOLDER"
 
 readonly MANY=10000 OTHER_FILES=100
-readonly INCLUDE=(-I. -Iruntime -Iextra/stack_pool "-I$FOLDER") # the last one for faulty ones
 SERVERS=() LIMITED=()
 trap 'kill "${SERVERS[@]}" 2>/dev/null || true; rm -rf "$TMP"' EXIT
 
 # build COMPILER OPTION...: the runtime, each example as $TMP/NAME, and two that are faulty.
 build() {
-    local source objects=() command=("$@" -std=gnu99 -g "${C_WARNINGS[@]}" "${INCLUDE[@]}" -pthread)
+    local source command
     WHAT=$*
-    for source in runtime/*.c extra/stack_pool/aco_stack_pool.c aco.c acosw.S; do
-        objects+=("$TMP/$(basename "$source").o")
-        must "$WHAT: $source does not compile" "${command[@]}" -c "$source" -o "${objects[-1]}"
-    done
+    use_library aco_runtime "$@"
+    command=("$@" -std=gnu99 -g "${C_WARNINGS[@]}" "${INCLUDE[@]}" "-I$FOLDER" -pthread)
     sed 's/aco_write_all(fd, buffer,/++buffer[sz - 1] \&\& &/' "$FOLDER/echo_server.c" \
         >"$TMP/faulty_echo_server.c"
     sed '/200 OK.*st_size/s/);/ + 1);/' "$FOLDER/web.c" >"$TMP/faulty_web.c"
     for source in "$FOLDER"/*.c "$TMP"/faulty_*.c; do
-        must "$WHAT: $source does not build" "${command[@]}" "$source" "${objects[@]}" \
+        must "$WHAT: $source does not build" "${command[@]}" "$source" "${OBJECTS[@]}" \
             -o "$TMP/$(basename "$source" .c)"
     done
 }
@@ -660,12 +659,12 @@ check_native() {
     check_shortage
     check_foreign_server
     check_usage
-    check 500 "${compiler[@]}" -O0 -DACO_CONFIG_SHARE_FPU_MXCSR_ENV
+    check 500 "${compiler[@]}" -O2 -DACO_CONFIG_SHARE_FPU_MXCSR_ENV
 }
 
 check_others() {
     local command words
-    for command in "clang -O2" "$CC -O2 -m32"; do
+    for command in "clang -O2" "$CC -m32 -O2"; do
         read -ra words <<<"$command"
         if can_build "${words[@]}"; then
             check 500 "${words[@]}"
@@ -677,9 +676,10 @@ check_others() {
 
 check_sanitized() {
     local sanitizer
-    for sanitizer in address thread; do
-        if can_run "${compiler[@]}" "-fsanitize=$sanitizer"; then
-            check 100 "${compiler[@]}" -O1 "-fsanitize=$sanitizer"
+    for sanitizer in "address,undefined -fno-sanitize-recover=all" thread; do
+        if can_run "${compiler[@]}" "-fsanitize=${sanitizer%% *}"; then
+            # shellcheck disable=SC2086 # these are several words
+            check 100 "${compiler[@]}" -O1 -fsanitize=$sanitizer
         else
             echo "-fsanitize=$sanitizer: does not run, not tested"
         fi

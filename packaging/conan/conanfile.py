@@ -47,7 +47,7 @@ class AcoRecipe(ConanFile):
                         "runtime/aco/*.hpp", "runtime/hooks/*.[hc]", "runtime/compat/*.h",
                         "runtime/compat/*.cc", "packaging/*.pc.in",
                         "packaging/cmake/*", "packaging/installed", "packaging/*.map",
-                        "tools/warnings", "tools/gdb/*.py", "tools/trace/*.bt"):
+                        "tools/libraries", "tools/warnings", "tools/gdb/*.py", "tools/trace/*.bt"):
             copy(self, pattern, root, self.export_sources_folder)
 
     def layout(self) -> None:

@@ -5,35 +5,24 @@
 # of the header itself: each of its parts compiles alone and without warnings, all of it without
 # exceptions and RTTI, and in a short time; coroutine.hpp and generator.hpp need no runtime.
 #
-# parts: gcc clang sanitized
+# parts: gcc others clang sanitized
+# seconds: 20 20 40 60
+# user: gcc
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
 
 compiles_cxx "$CXX" "$CXX" || tell_untested
 
-readonly SOURCES=(aco.c acosw.S extra/stack_pool/aco_stack_pool.c extra/cancel/aco_cancel.c)
-readonly INCLUDE=(-I. -Iruntime -Iruntime/tests -Iextra/stack_pool -Iextra/cancel)
 readonly TESTS=(test_cpp_generators test_cpp_tasks test_cpp_sync)
 readonly MOST_SECONDS=1.5
-
-# build_library OPTION...: objects in $TMP/library.
-build_library() {
-    local source
-    rm -rf "$TMP/library"
-    mkdir "$TMP/library"
-    for source in runtime/*.c "${SOURCES[@]}"; do
-        must "$source does not compile" "$CC" -g "$@" -std=gnu99 "${INCLUDE[@]}" -pthread \
-            -c "$source" -o "$TMP/library/${source##*/}.o"
-    done
-}
 
 # try TEST CXX OPTION...
 try() {
     local name=$1
     shift
     must "$*: $name.cc does not build" "$@" "${WARNINGS[@]}" "${INCLUDE[@]}" -pthread \
-        "runtime/tests/$name.cc" "$TMP"/library/*.o -o "$TMP/$name"
+        "runtime/tests/$name.cc" -Iruntime/tests "${OBJECTS[@]}" -o "$TMP/$name"
     must "$*: $name fails" "${SANITIZED[@]}" "$TMP/$name"
 }
 
@@ -86,9 +75,9 @@ check_death() {
 
 # A program without exceptions and RTTI runs; and generators without the runtime.
 check_without() {
-    local cxx=$1 source objects=()
+    local cxx=$1
     must "$cxx: a program without exceptions" "$cxx" -std=c++17 -O1 -fno-exceptions -fno-rtti \
-        "${INCLUDE[@]}" -pthread runtime/tests/no_exceptions.cc "$TMP"/library/*.o -o "$TMP/without"
+        "${INCLUDE[@]}" -pthread runtime/tests/no_exceptions.cc "${OBJECTS[@]}" -o "$TMP/without"
     must "$cxx: a program without exceptions fails" "$TMP/without"
     check_death "$cxx: without exceptions, a wait that fails" fails \
         'aco: aco::sleep_for: .*use the calls of aco_runtime.h'
@@ -98,11 +87,9 @@ check_without() {
         'aco: aco::coroutine::resume: it runs, or waits for one that it resumed'
     check_death "$cxx: a generator that iterates over itself" 'iterates over itself' \
         'aco: aco::generator: it runs, or waits for one that it resumed'
-    for source in "${SOURCES[@]}"; do
-        objects+=("$TMP/library/${source##*/}.o")
-    done
+    use_library aco "${compiler[@]}" -O2
     must "$cxx: a generator needs the runtime" "$cxx" -std=c++17 -DWITHOUT_RUNTIME "${INCLUDE[@]}" \
-        runtime/tests/no_exceptions.cc "${objects[@]}" -o "$TMP/without"
+        -Iruntime runtime/tests/no_exceptions.cc "${OBJECTS[@]}" -o "$TMP/without"
     must "$cxx: a generator without the runtime fails" "$TMP/without"
 }
 
@@ -121,19 +108,30 @@ check_time() {
 }
 
 check_with() {
+    use_library aco_runtime "${compiler[@]}" -O2
     check_headers "$1"
     check_time "$1"
-    build_library -O2
-    check_without "$1"
     try_all "$1" -O1
-    if [[ " ${WIDTHS[*]} " == *" -m32 "* ]] && compiles_cxx "$1 -m32" "$1" -m32; then
-        build_library -m32 -O2
-        WITH_ASIO='' try_all "$1" -m32 -O1
-    fi
+    check_without "$1"
 }
+
+# check_i386 CXX
+check_i386() {
+    [[ " ${WIDTHS[*]} " == *" -m32 "* ]] && compiles_cxx "$1 -m32" "$1" -m32 || return 0
+    use_library aco_runtime "${compiler[@]}" -m32 -O2
+    try_all "$1" -m32 -O1
+}
+
+read -ra compiler <<<"$CC"
 
 check_gcc() {
     WITH_ASIO=1 check_with "$CXX"
+}
+
+check_others() {
+    check_i386 "$CXX"
+    find_compilers clang++
+    check_i386 clang++
 }
 
 # clang, and the newest one there is.
@@ -144,19 +142,20 @@ check_clang() {
     newest=$(compgen -c clang++- | grep -E '^clang\+\+-[0-9]+$' | sort -t - -k 2 -n | tail -n 1)
     if [[ -n $newest && $(readlink -f "$(command -v "$newest")") != \
         $(readlink -f "$(command -v clang++)") ]]; then
-        build_library -O2
+        use_library aco_runtime "${compiler[@]}" -O2
         try_all "$newest" -O1
     fi
 }
 
 check_sanitized() {
-    build_library -O1 -fsanitize=address,undefined -fno-sanitize-recover=all
+    use_library aco_runtime "${compiler[@]}" -O1 -fsanitize=address,undefined \
+        -fno-sanitize-recover=all
     WITH_ASIO=1 try_all "$CXX" -O1 -fsanitize=address,undefined -fno-sanitize-recover=all
-    build_library -O1 -fsanitize=thread
+    use_library aco_runtime "${compiler[@]}" -O1 -fsanitize=thread
     try_all "$CXX" -O1 -fsanitize=thread
 }
 
-(($# == 0)) && set -- gcc clang sanitized
+(($# == 0)) && set -- gcc others clang sanitized
 for part; do
     "check_$part"
 done

@@ -5,19 +5,20 @@
 # with their backtraces, alive and when the program dies; the report of a stack overflow; the
 # watchdog; the trace; the profile; the probes, and the scripts of tools/trace that use them.
 #
-# parts: list overflow watch trace profile ends probes
+# parts: list overflow others watch trace profile ends probes
+# seconds: 10 15 30 30 5 40 10 5
+# user: list watch trace
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
 
-readonly LIBRARY=(runtime/*.c extra/stack_pool/aco_stack_pool.c aco.c acosw.S)
-readonly INCLUDE=(-I. -Iruntime -Iextra/stack_pool)
 WHAT=''
 
-# build PROGRAM COMPILER OPTION...: a sample, of its source in runtime/tests.
+# build PROGRAM COMPILER OPTION...: a sample, of its source in runtime/tests, with LIBRARY.
 build() {
+    use_library "${LIBRARY:-aco_runtime}" "${@:2}"
     must "$*: the sample does not compile" "${@:2}" -std=gnu99 -g "${C_WARNINGS[@]}" \
-        "${INCLUDE[@]}" -pthread "runtime/tests/$1.c" "${LIBRARY[@]}" -o "$TMP/$1"
+        "${INCLUDE[@]}" -pthread "runtime/tests/$1.c" "${OBJECTS[@]}" -o "$TMP/$1"
 }
 
 # says PATTERN: lines of $TMP/said match, one after the other, in the given order.
@@ -75,8 +76,9 @@ check_lists() {
 check_static() {
     COMMAND="gcc -static" WHAT="a program that is linked statically"
     can_build gcc -static || { echo "gcc -static: not available, not tested" && return; }
+    use_library aco_runtime gcc -O2
     must "$WHAT does not link" gcc -std=gnu99 -g -O2 -DIS_STATIC "${INCLUDE[@]}" -pthread -static \
-        runtime/tests/observe_sample.c "${LIBRARY[@]}" -o "$TMP/observe_sample"
+        runtime/tests/observe_sample.c "${OBJECTS[@]}" -o "$TMP/observe_sample"
     ! readelf -lW "$TMP/observe_sample" | grep -q GNU_EH_FRAME || echo "gcc -static: has a table"
     must "$WHAT" timeout 60 "$TMP/observe_sample" print
     check_list
@@ -102,6 +104,10 @@ check_foreign() {
 
 check_list_part() {
     check_lists gcc -O2
+    check_static
+}
+
+check_others_part() {
     if have clang; then
         check_lists clang -O2 -fno-omit-frame-pointer -DACO_CONFIG_STRESS
     else
@@ -109,7 +115,6 @@ check_list_part() {
     fi
     check_lists gcc -O0
     [[ " ${WIDTHS[*]} " != *" -m32 "* ]] || check_lists gcc -m32 -O2
-    check_static
     on_each_foreign check_foreign
 }
 
@@ -288,7 +293,7 @@ check_watch_part() {
     ACO_WATCHDOG=50 "$TMP/watch_sample" nothing 2>"$TMP/said"
     says '^aco: ACO_WATCHDOG is 50: set it to a time such as 50ms or 1.5s$'
     echo "watchdog: no false alarm"
-    build watch_sample "${CC%% *}" -O2 -Iruntime/hooks runtime/hooks/*.c -ldl
+    LIBRARY=aco_hooks build watch_sample "${CC%% *}" -O2
     tells hooked 1 "task 2 \"locks_normal_first\": waits for a mutex .*\n$frames locks_normal_first\+.*\n  which is held by task 3 \"locks_recursive_first\"\n" \
         "task 3 \"locks_recursive_first\": waits for a mutex .*\n$frames locks_recursive_first\+.*\n  which is held by task 2 \"locks_normal_first\"\n"
     tells blocks_directly 1 "^aco: watchdog: task 2 \"blocks_directly\" has kept its thread for 0\.\d+ s, asleep in a system call that no hook reaches: make it by an aco_ call, or aco_offload\(\) it\n$frames blocks_directly\+"
@@ -313,7 +318,7 @@ check_trace_part() {
     need python3:python3
     read -ra compiler <<<"$CC"
     must "img/trace.c does not compile" "${compiler[@]}" -std=gnu99 -fsyntax-only \
-        "${C_WARNINGS[@]}" "${INCLUDE[@]}" img/trace.c
+        "${C_WARNINGS[@]}" -I. -Iruntime -Iextra/stack_pool img/trace.c
     build trace_sample "${compiler[@]}" -O2
     ACO_TRACE=$TMP/trace must "a program that is traced fails" timeout 100 "$TMP/trace_sample"
     must "its trace" python3 runtime/tests/check_trace.py "$TMP/trace"
@@ -555,7 +560,7 @@ check_probes_part() {
     echo "tools/trace"
 }
 
-(($# == 0)) && set -- list overflow watch trace profile ends probes
+(($# == 0)) && set -- list overflow others watch trace profile ends probes
 for part; do
     "check_${part}_part"
 done

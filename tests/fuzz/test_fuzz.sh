@@ -6,6 +6,7 @@
 # if not set: it is split evenly, and as many builds run at a time as there are processors. What
 # fails a build is left in $OUTPUT/fuzz together with the fuzzer, which replays it.
 # parts: standaloneFPUenv standaloneFPUenv.stress shareFPUenv shareFPUenv.stress
+# seconds: 25 25 25 25
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh

@@ -84,14 +84,21 @@ def paths(*patterns: str) -> list[str]:
     return sorted(str(path.relative_to(ROOT)) for p in patterns for path in ROOT.glob(p))
 
 
-CORE = Subject(paths("aco.[ch]", "extra/*/aco_*.[ch]"),
-               ["acosw.S", *paths("aco.c", "extra/*/aco_*.c"), "tests/harness.c"],
+def sources_of(library: str) -> list[str]:
+    """Those that tools/libraries tells."""
+    for line in (ROOT / "tools/libraries").read_text().splitlines():
+        name, *columns = (column.strip() for column in line.split("|"))
+        if name == library:
+            return paths(*columns[1].split())
+    sys.exit(f"tools/libraries has no {library}")
+
+
+CORE = Subject(paths("aco.[ch]", "extra/*/aco_*.[ch]"), [*sources_of("aco"), "tests/harness.c"],
                paths("tests/test_*.c", "extra/*/tests/test_*.c"))
 RUNTIME = Subject([f"runtime/{name}.c" for name in (
                        "chan", "connect", "embed", "group", "io", "loop", "poll", "run", "sync",
                        "task", "timer")],
-                  ["acosw.S", "extra/stack_pool/aco_stack_pool.c",
-                   *paths("aco.c", "runtime/*.c")],
+                  sources_of("aco") + sources_of("aco_runtime"),
                   [f"runtime/tests/{name}.c" for name in (
                       "random_descriptors", "random_tasks", "test_chan", "test_embed",
                       "test_failures", "test_groups", "test_io", "test_misuse", "test_numbers",

@@ -5,6 +5,8 @@
 # unharmed, and a core file of it, with the optimization and the frame pointers that make frames
 # look different, with and without ACO_CONFIG_LIST, and with data that is broken on purpose. On
 # other processors, what the stub of an emulator lets gdb see.
+#
+# seconds: 12
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -318,9 +320,9 @@ look_without_list() {
 # The tasks of a runtime, which are listed without ACO_CONFIG_LIST, too.
 look_at_tasks() {
     local row commands
+    use_library aco_runtime "${FOUND[0]}" -O2
     must "the tasks do not compile" "${FOUND[0]}" "${C_WARNINGS[@]}" -O1 -g -std=gnu99 -pthread \
-        -I. -Iruntime -Iextra/stack_pool runtime/tests/gdb_sample.c runtime/*.c \
-        extra/stack_pool/aco_stack_pool.c aco.c acosw.S -o "$SAMPLE"
+        "${INCLUDE[@]}" runtime/tests/gdb_sample.c "${OBJECTS[@]}" -o "$SAMPLE"
     # The kernel writes the core file: that of gdb lacks stacks with guards of MADV_GUARD_INSTALL.
     (cd "$TMP" && ulimit -c unlimited && "$SAMPLE" abort 2>/dev/null) || true
     for WHAT in "tasks of a process" "tasks in a core file"; do

@@ -8,6 +8,7 @@
 # each bit instead of two bits of each byte, which takes some minutes; here only the shortest builds
 # have that.
 # parts: x86_64 i386 arm64
+# seconds: 63 55 59
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh

@@ -3,6 +3,9 @@
 #
 # Cancellation of coroutines in C++, see cancel_user.cc: with the inline switch and with acosw(),
 # under memcheck and AddressSanitizer. Each broken rule ends the process with a message.
+#
+# seconds: 12
+# user
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh

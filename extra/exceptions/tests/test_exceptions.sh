@@ -3,6 +3,8 @@
 #
 # Exceptions across yields, see exceptions_user.cc: with libstdc++, with libc++ if it is installed,
 # and under AddressSanitizer, which also finds leaks. C programs get no reference to a C++ runtime.
+#
+# user
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh

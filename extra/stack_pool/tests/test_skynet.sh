@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The Skynet example prints the right sum, and takes little memory.
+#
+# user
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh

@@ -4,6 +4,9 @@
 # Sanitizers and memcheck find nothing in a program that uses stack pools in every way: they know
 # the stacks that come back, and what suspended coroutines hold is no leak. A real leak is found,
 # even if its address is where a coroutine was.
+#
+# seconds: 12
+# user
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh

@@ -3,6 +3,8 @@
 #
 # Handing coroutines to other threads: test_hand_over.c under ThreadSanitizer, with the list of
 # coroutines, and in a shared library, where compilers keep addresses of thread-locals.
+#
+# user
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh

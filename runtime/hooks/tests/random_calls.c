@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// not stress: tasks see what is on the stack of another one, which moves there
+// build: -lutil
 /*
  * Random calls on descriptors of all kinds, once in a plain thread, where they are libc's, and once
  * in a task, where they are hooks:

@@ -1,11 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The hooks, linked and preloaded, natively, for i386 and under sanitizers. random_calls compares
-# hooked calls with the kernel's: CT_STEPS=1000000 SEED=7 asks for more than the few of each run.
-# Programs without tasks notice nothing; those that can't have hooks are told so.
+# The hooks, linked and preloaded, as make.sh doesn't build their tests: with what needs OpenSSL or
+# a library of its own, for buffers whose size is known, for times of 64 bits on i386, with clang
+# and under sanitizers. random_calls compares hooked calls with the kernel's: CT_STEPS=1000000
+# SEED=7 asks for more than the few of each run. Each call is hooked under all its names; programs
+# without tasks notice nothing; those that can't have hooks are told so.
 #
-# parts: native others
+# parts: native others sanitized
+# seconds: 20 30 60
+# user: native
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -13,44 +17,42 @@
 need_cmocka
 need_libraries
 
-readonly TESTS=runtime/hooks/tests SEED=${SEED:-1} CT_STEPS=${CT_STEPS:-3000}
-readonly LIBRARY=(runtime/*.c runtime/hooks/*.c extra/stack_pool/aco_stack_pool.c aco.c acosw.S)
-readonly INCLUDE=(-I. -Iruntime -Iruntime/hooks -Iruntime/tests -Iextra/stack_pool)
+readonly FOLDER=runtime/hooks/tests
+readonly TESTS=("$FOLDER"/{test,random}_*.c)
+readonly TIMES_TESTS=("$FOLDER"/test_{hooks,settings,processes,locks,threads,c11}.c)
 read -ra compiler <<<"$CC"
 
-# check CT_STEPS COMPILER OPTION...
-check() {
-    local ct=$1 name objects=() run=()
-    shift
-    for name in "${LIBRARY[@]}"; do
-        objects+=("$TMP/${name//\//_}.o")
-        must "$*: $name does not compile" "$@" -std=gnu99 -g "${C_WARNINGS[@]}" "${INCLUDE[@]}" \
-            -pthread -c "$name" -o "${objects[-1]}"
-    done
-    for name in test_hooks test_settings random_calls; do
-        must "$*: $name.c does not build" "$@" -std=gnu99 -g "${C_WARNINGS[@]}" "${INCLUDE[@]}" \
-            -pthread "$TESTS/$name.c" "${objects[@]}" -o "$TMP/$name" -lcmocka -lutil -ldl
-    done
-    [[ $* != *-fsanitize* ]] || run=("${SANITIZED[@]}")
-    must "$*: test_hooks fails" "${run[@]}" "$TMP/test_hooks"
-    must "$*: test_settings fails" "${run[@]}" "$TMP/test_settings"
-    must "$*: a hooked call differs" "${run[@]}" "$TMP/random_calls" "$ct" "$SEED"
-    check_names "$@"
-    if [[ " $* " == *" -m32 "* ]]; then
-        check_times "$@"
-    fi
-    echo "$*"
+# A program that a sanitizer may be in. The child of a test makes threads.
+run() {
+    TSAN_OPTIONS=die_after_fork=0 "${SANITIZED[@]}" "$@"
 }
 
-# check_times COMPILER OPTION...: programs for times of 64 bits call other names.
-check_times() {
-    local name
-    for name in test_hooks test_settings test_processes; do
-        must "$*: $name.c does not build for times of 64 bits" "$@" -std=gnu99 -g \
-            -D_TIME_BITS=64 -D_FILE_OFFSET_BITS=64 "${C_WARNINGS[@]}" "${INCLUDE[@]}" -pthread \
-            "$TESTS/$name.c" "$TMP"/*.o -o "$TMP/$name" -lcmocka -lutil -ldl
-        must "$*: $name fails with times of 64 bits" "$TMP/$name"
+has_openssl() {
+    echo '#include <openssl/ssl.h>' | "$@" -x c -fsyntax-only - 2>/dev/null
+}
+
+# build_slow_names COMPILER OPTION...: what stands between a program and libc, so without the hooks
+# and sanitizers.
+build_slow_names() {
+    local words
+    read -ra words <<<"$* "
+    must "$*: slow_names.c does not build" "${words[@]/-fsanitize*/-O1}" -std=gnu99 \
+        "${C_WARNINGS[@]}" -shared -fPIC "$FOLDER/slow_names.c" -o "$TMP/libslow_names.so" -ldl
+}
+
+# check_with COMPILER OPTION...: PROGRAMS, built and run.
+check_with() {
+    local source name
+    use_library aco_hooks "$@"
+    build_slow_names "$@"
+    for source in "${PROGRAMS[@]}"; do
+        name=$(basename "$source" .c)
+        [[ $name != test_keys ]] || has_openssl "$@" || continue
+        use_program "$source" "$@" -L"$TMP" "-Wl,-rpath,$TMP"
+        run_arguments "$name" run "$TMP/$name"
     done
+    check_names "$@"
+    echo "$*"
 }
 
 # Calls that wait, or of which those that wait must know; libc has some under more names.
@@ -78,7 +80,8 @@ check_names() {
     nm -D --defined-only "$libc" | sed -n 's/.* [TWi] \([^@]*\)@@GLIBC_[2-9].*/\1/p' |
         grep -E "^(__)?($(tr ' ' '|' <<<"${CALLS[*]}"))(64)?(_r|_2|_chk)?(64|_time64)?$" |
         sort -u >"$TMP/names"
-    nm --defined-only "$TMP"/runtime_hooks_*.o | awk '{ print $3 }' | sort -u >"$TMP/hooked"
+    printf '%s\n' "${OBJECTS[@]}" | grep '\.o$' | xargs nm --defined-only |
+        awk '{ print $3 }' | sort -u >"$TMP/hooked"
     (($(wc -l <"$TMP/names") >= ${#CALLS[@]})) || fail "libc has no names: $libc"
     comm -23 "$TMP/names" "$TMP/hooked" >"$TMP/missing"
     [[ ! -s $TMP/missing ]] || fail "$*: not hooked: $(tr '\n' ' ' <"$TMP/missing")"
@@ -89,13 +92,13 @@ check_preloaded() {
     local name
     for name in test_hooks test_settings random_calls; do
         must "$name.c does not build for preloading" "${compiler[@]}" -std=gnu99 "${INCLUDE[@]}" \
-            -pthread "$TESTS/$name.c" -L"$OUTPUT" -laco_hooks -laco_runtime -laco -lcmocka -lutil \
+            -pthread "$FOLDER/$name.c" -L"$OUTPUT" -laco_hooks -laco_runtime -laco -lcmocka -lutil \
             -o "$TMP/$name"
     done
     export LD_LIBRARY_PATH=$OUTPUT
     must "test_hooks fails with libaco_hooks.so" "$TMP/test_hooks"
     must "test_settings fails with libaco_hooks.so" "$TMP/test_settings"
-    must "a hooked call differs with libaco_hooks.so" "$TMP/random_calls" 300 "$SEED"
+    must "a hooked call differs with libaco_hooks.so" "$TMP/random_calls" 300 "${SEED:-1}"
     must "a program is not reached by preloaded hooks" env LD_PRELOAD=libaco_hooks.so \
         "$TMP/sleeper"
     [[ $(LD_PRELOAD=libaco_hooks.so bash -c 'echo one | cat; (exit 3); echo $?') == $'one\n3' ]] ||
@@ -139,10 +142,10 @@ END
 
 # Where hooks can't be had, or are hidden, a message says so.
 check_messages() {
-    build_sleeper "$TMP/sleeper.c" "${LIBRARY[@]}" -o "$TMP/linked" -ldl
+    build_sleeper "$TMP/sleeper.c" "${OBJECTS[@]}" -o "$TMP/linked"
     must "a program with the sources of the hooks" "$TMP/linked"
     if can_build "${compiler[@]}" -static; then
-        build_sleeper -static "$TMP/sleeper.c" "${LIBRARY[@]}" -o "$TMP/static" -ldl
+        build_sleeper -static "$TMP/sleeper.c" "${OBJECTS[@]}" -o "$TMP/static"
         "$TMP/static" 2>"$TMP/said" || true
         grep -q 'do not reach the hook of .*link dynamically' "$TMP/said" ||
             fail "no message about hooks in a static program: $(<"$TMP/said")"
@@ -151,24 +154,48 @@ check_messages() {
 }
 
 check_native() {
-    check "$CT_STEPS" "${compiler[@]}" -O2 -D_FORTIFY_SOURCE=2
+    local name
+    has_openssl "${compiler[@]}" || lack "no OpenSSL: apt-get install libssl-dev"
+    PROGRAMS=("$FOLDER"/test_{keys,names}.c)
+    check_with "${compiler[@]}" -O2
+    must "test_keys sees no error where it should" "$TMP/test_keys" shared
+    for name in test_hooks test_settings random_calls; do
+        use_program "$FOLDER/$name.c" "${compiler[@]}" -O2 -D_FORTIFY_SOURCE=2
+        must "$name fails with _FORTIFY_SOURCE" "$TMP/$name" "${CT_STEPS:-300}" "${SEED:-1}"
+    done
     build_sleeper "$TMP/sleeper.c" -L"$OUTPUT" -laco_runtime -laco -o "$TMP/sleeper"
-    check_preloaded
     check_messages
+    check_preloaded
 }
 
 check_others() {
-    if have clang; then
-        check 500 clang -O0
+    PROGRAMS=("${TESTS[@]}")
+    find_compilers clang
+    check_with clang -O2
+    if [[ " ${WIDTHS[*]} " == *" -m32 "* ]]; then # with other names of calls
+        use_library aco_hooks "${compiler[@]}" -m32 -O2
+        check_names "${compiler[@]}" -m32
+        check_times "${compiler[@]}" -m32 -O2
     fi
-    if [[ " ${WIDTHS[*]} " == *" -m32 "* ]]; then
-        check 500 "${compiler[@]}" -m32 -O2
-    fi
-    check 500 "${compiler[@]}" -O1 -fsanitize=address,undefined -fno-sanitize-recover=all
-    check 300 "${compiler[@]}" -O1 -fsanitize=thread
 }
 
-(($# == 0)) && set -- native others
+# check_times COMPILER OPTION...: programs for times of 64 bits call other names.
+check_times() {
+    local source
+    for source in "${TIMES_TESTS[@]}"; do
+        use_program "$source" "$@" -D_TIME_BITS=64 -D_FILE_OFFSET_BITS=64
+        must "$*: $source fails with times of 64 bits" "$TMP/$(basename "$source" .c)"
+    done
+    echo "$*: times of 64 bits"
+}
+
+check_sanitized() {
+    PROGRAMS=("${TESTS[@]}")
+    check_with "${compiler[@]}" -O1 -fsanitize=address,undefined -fno-sanitize-recover=all
+    check_with "${compiler[@]}" -O1 -fsanitize=thread
+}
+
+(($# == 0)) && set -- native others sanitized
 for part; do
     "check_$part"
 done

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// built by runtime/hooks/tests/test_hooks.sh, where there is OpenSSL
+// build: -lssl -lcrypto
 /*
  * Whose the values of pthread keys are. OpenSSL keeps its queue of errors in one: an error of one
  * task must not show in another. With the argument "shared" the keys are the thread's, and it

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// built by runtime/hooks/tests/test_hooks.sh, with a library between it and libc
+// build: -lslow_names
 /* Name look-ups in tasks: with libc's results, which are the task's own, as is h_errno. */
 #include "threads.h"
 

@@ -171,8 +171,9 @@ static void *sets_and_sends(void *arg)
 /* A call that waits goes on, as in the kernel. */
 static void *waits_on(void *arg)
 {
+    static pair_t pair; /* which another task reads, so not on the stack */
     char byte;
-    pair_t pair = connected();
+    pair = connected();
     CHECK(aco_go(sets_and_sends, &pair) == 0);
     CHECK(read(pair.ends[0], &byte, 1) == 1);
     close_all(&pair);

@@ -7,6 +7,7 @@
 # many seconds that lasts (1), SEED its seed (1).
 #
 # parts: redis pg mariadb memcached curl openssl ssh ldap
+# seconds: 8 10 14 5 18 5 9 5
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh

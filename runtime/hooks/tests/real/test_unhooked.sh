@@ -5,6 +5,7 @@
 # preloaded as without it. Python runs its own tests of sockets, waits, threads and processes.
 #
 # parts: python tools
+# seconds: 50 8
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
