@@ -80,6 +80,19 @@ inline void check(int result, const char *call)
 /* What a callable returns, as a value: void becomes std::monostate. */
 template <class T> using value_of = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
 
+#ifdef __cpp_exceptions
+/* Tells what was thrown by a task that nobody joins. */
+inline void tell_lost(const char *what) noexcept
+{
+    const aco_task_t *self = aco_self();
+    std::fprintf(
+        stderr,
+        "aco: an exception leaves a task that nobody joins (seen in task %llu): %s: join() "
+        "it, or catch what its callable throws\n",
+        self == nullptr ? 0ULL : static_cast<unsigned long long>(aco_task_id(self)), what);
+}
+#endif
+
 /* The value of a call, or what it has thrown. */
 template <class T> class outcome {
     using stored =
@@ -131,6 +144,26 @@ public:
         } else if constexpr (!std::is_void_v<T>) {
             return std::move(*value_);
         }
+    }
+    /* Tells of an exception that nobody can get any more. ECANCELED is how cancelled tasks end. */
+    void drop() noexcept
+    {
+#ifdef __cpp_exceptions
+        if (thrown_ == nullptr) {
+            return;
+        }
+        try {
+            std::rethrow_exception(thrown_);
+        } catch (const std::system_error &error) {
+            if (error.code() != std::errc::operation_canceled) {
+                tell_lost(error.what());
+            }
+        } catch (const std::exception &error) {
+            tell_lost(error.what());
+        } catch (...) {
+            tell_lost("it is no std::exception");
+        }
+#endif
     }
     value_of<T> take_value()
     {
@@ -277,6 +310,8 @@ template <class F, class T> void *run_stored(void *storage)
     void *place = aco_i_finish();
     if (place != nullptr) {
         ::new (place) outcome<T>(std::move(result));
+    } else {
+        result.drop();
     }
     return nullptr;
 }
@@ -302,6 +337,8 @@ template <class F, class T> struct with_room {
         void *place = aco_i_finish();
         if (place != nullptr) {
             ::new (place) outcome<T> *(result.release());
+        } else {
+            result->drop();
         }
         return nullptr;
     }
@@ -437,8 +474,8 @@ auto spawn(const task_options &options, F &&f) -> task<std::invoke_result_t<std:
 
 /*
  * Owns a task that returns a T, which may be void, a reference or move-only. One that is neither
- * joined nor moved from is detached by the destructor: it goes on, and frees itself. It must be
- * gone when run() returns.
+ * joined nor moved from is detached by the destructor: it goes on, and frees itself. An exception
+ * that nobody can get then is told on stderr. It must be gone when run() returns.
  */
 template <class T> class task {
     using result = detail::outcome<T>;
@@ -509,12 +546,15 @@ public:
     {
         aco_task_cancel(valid("aco::task::cancel"));
     }
-    /* Lets it go on alone; what it returns or throws is dropped. */
+    /* Lets it go on alone. What it returns is dropped; what it throws is told on stderr, but for
+     * ECANCELED. */
     void detach() noexcept
     {
         if (task_ != nullptr) {
-            aco_i_detach(std::exchange(task_, nullptr),
-                         [](void *storage, void *) { detail::stored<result>::destroy(storage); });
+            aco_i_detach(std::exchange(task_, nullptr), [](void *storage, void *) {
+                detail::stored<result>::at(storage).drop();
+                detail::stored<result>::destroy(storage);
+            });
         }
     }
     /* A task that calls `g` with what this one returns; it throws what this one does. If it can't
@@ -622,15 +662,22 @@ template <class F> auto run(F &&f, const run_options &options = {}) -> std::invo
     struct call {
         F &&f;
         detail::outcome<T> result;
-    } first{std::forward<F>(f), {}};
+        bool has_result;
+    } first{std::forward<F>(f), {}, false};
     auto fn = [](void *arg) -> void * {
         call *c = static_cast<call *>(arg);
         aco_i_name(detail::name_for<F>(), nullptr);
         detail::tell_function(c->f);
         c->result.set_to(std::forward<F>(c->f));
+        c->has_result = true;
         return nullptr;
     };
     detail::check(aco_run(&options, fn, &first, nullptr), "aco::run");
+    if (!first.has_result) {
+        aco_i_fail("aco_exit", aco_get_co(),
+                   "it has skipped destructors and the result of the first task: return from its "
+                   "callable");
+    }
     return first.result.take();
 }
 

@@ -5,11 +5,16 @@
 #include <array>
 #include <atomic>
 #include <cfenv>
+#include <csignal>
 #include <limits>
 #include <new>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <regex.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace {
 
@@ -67,6 +72,62 @@ void tasks_pass_values_and_exceptions_by_join()
     CHECK(aco::this_task_id() == 0);
 }
 
+/* Runs `f` as the first task of a child. Returns what that writes to stderr, and its status. */
+template <class F> std::pair<std::string, int> said_by(F &&f)
+{
+    int fds[2], status;
+    CHECK(pipe(fds) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(fds[1], STDERR_FILENO);
+        aco::run(std::forward<F>(f));
+        _exit(0);
+    }
+    close(fds[1]);
+    std::string said(4096, '\0');
+    said.resize(static_cast<std::size_t>(read(fds[0], said.data(), said.size())));
+    close(fds[0]);
+    CHECK(waitpid(child, &status, 0) == child);
+    return {said, status};
+}
+
+void an_exception_that_nobody_can_get_is_told()
+{
+    using large = std::array<char, 1000>;
+    auto throws = [] { throw std::runtime_error("lost"); };
+    auto throws_instead = []() -> large { throw 1; };
+    auto tells = [](const char *what, auto f) {
+        auto [said, status] = said_by(f);
+        return said.find("aco: an exception leaves a task that nobody joins") == 0 &&
+               said.find(what) != said.npos && status == 0;
+    };
+    CHECK(tells(": lost: ", [&] { spawn(throws).detach(); }));
+    CHECK(tells("no std::exception", [&] { spawn(throws_instead).detach(); }));
+    CHECK(tells(": lost: ", [&] {
+        auto dropped = spawn(throws);
+        let_others_wait();
+    }));
+    CHECK(tells("no std::exception", [&] {
+        auto dropped = spawn(throws_instead);
+        let_others_wait();
+    }));
+    auto said = said_by([&] {
+                    auto joined = spawn(throws);
+                    CHECK_THROWS(std::runtime_error, true, joined.join());
+                    auto cancelled = spawn([] { aco::sleep_for(for_ever); });
+                    let_others_wait();
+                    cancelled.cancel();
+                }).first;
+    CHECK(said == "");
+}
+
+void aco_exit_in_the_first_task_is_misuse()
+{
+    auto [said, status] = said_by([]() -> std::string { aco_exit(); });
+    CHECK(said.find("aco_exit") != said.npos && said.find("return from its callable") != said.npos);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
 void objects_of_tasks_live_as_long_as_they_must()
 {
     aco::run([] {
@@ -94,9 +155,6 @@ void objects_of_tasks_live_as_long_as_they_must()
             CHECK(counted::ct_alive == 0);
             waits.join();
         }
-        spawn([] { throw counted(); }); /* what nobody gets */
-        let_others_wait();
-        CHECK(counted::ct_alive == 0);
     });
 }
 
@@ -282,7 +340,7 @@ void results_pass_between_threads()
             std::vector<aco::task<std::string>> tasks;
             for (int i = 0; i < 200; i++) {
                 tasks.push_back(spawn(anywhere, [i] {
-                    if (i % 10 == 9) {
+                    if (i % 10 == 9 && i % 7 != 3) { /* the others are detached */
                         throw std::runtime_error(std::to_string(i));
                     }
                     return std::string(40, 'x') + std::to_string(i);
@@ -825,6 +883,8 @@ int main(int argc, char **argv)
     const test tests[] = {
         T(run_returns_or_throws_what_the_callable_does),
         T(tasks_pass_values_and_exceptions_by_join),
+        T(an_exception_that_nobody_can_get_is_told),
+        T(aco_exit_in_the_first_task_is_misuse),
         T(objects_of_tasks_live_as_long_as_they_must),
         T(what_copies_throw_reaches_the_caller),
         T(tasks_have_ids_names_options),
