@@ -220,8 +220,8 @@ static outcome_t wait_for_partner(aco_chan_t *chan, void *item, int is_send, aco
     aco_i_open_wait(self, is_send ? FOR_SEND : FOR_RECV);
     unlock(&chan->lock);
     outcome_t outcome = aco_i_wait(self);
-    if (outcome != WAIT_EVENT) {
-        lock(&chan->lock);
+    if (outcome != WAIT_EVENT && outcome != WAIT_CLOSED) { /* else it may have been freed */
+        lock_chan(chan, is_send ? "aco_chan_send" : "aco_chan_recv");
         dequeue(&self->node);
         unlock(&chan->lock);
     }
@@ -479,7 +479,7 @@ static void leave_queues(const aco_case_t *cases, place_t *places, size_t ct)
 {
     for (size_t i = 0; i < ct; i++) {
         if (cases[i].chan != NULL) {
-            lock(&cases[i].chan->lock);
+            lock_chan(cases[i].chan, "aco_select");
             dequeue(&places[i].node);
             unlock(&cases[i].chan->lock);
         }

@@ -150,6 +150,11 @@ static void *closes(void *arg)
     CHECK_FAILS(aco_chan_send(chan, &item), EPIPE);
     aco_chan_free(chan);
     aco_chan_free(other);
+    other = aco_chan_new(sizeof(item_t), 1);
+    CHECK(aco_go(waits_to_receive, NULL) == 0);
+    aco_yield();
+    CHECK(aco_chan_close(other) == 0);
+    aco_chan_free(other); /* before the receiver, which has been woken, has run */
     errno = 0;
     CHECK(aco_chan_new(SIZE_MAX / 2, 3) == NULL && errno == ENOMEM);
     return arg;
