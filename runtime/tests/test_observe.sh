@@ -413,7 +413,7 @@ check_profile_part() {
     says '^aco: ACO_PROFILE: the program has set a handler of its own for SIGPROF: samples are missing$'
     ACO_PROFILE=$TMP/profile run_to_death "$TMP/profile_sample" blocks 1 1
     says '^aco: ACO_PROFILE: the program has blocked SIGPROF: samples are missing$'
-    ACO_PROFILE=/dev/full run_to_death "$TMP/profile_sample" exits 500 1
+    ACO_PROFILE=/dev/full run_to_death "$TMP/profile_sample" exits 10000 1
     says '^aco: ACO_PROFILE: the file is not whole: No space left on device$'
     # By the clock, a timer is not bound to the kernel's tick: samples are anywhere in a switch.
     build profile_sample "${CC%% *}" -O2 -DPROFILE_HZ=20000 -DPROFILE_CLOCK=CLOCK_MONOTONIC
