@@ -95,7 +95,7 @@ check_curl() {
     same curl -sS --no-progress-meter -Z "http://localhost:$PORT/"{wait,wait} -o /dev/null -o /dev/null \
         -w '%{http_code} %{size_download}\n'
     same curl -s -m 0.2 "http://localhost:$PORT/stay" -o /dev/null -w '%{http_code}\n'
-    same curl -sS "http://localhost:1/"
+    same curl -s "http://localhost:1/" -w '%{http_code} %{exitcode}\n'
     stop_server
 }
 
