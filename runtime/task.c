@@ -551,7 +551,7 @@ int aco_i_wait_for_end(aco_task_t *task, aco_task_t *self)
 {
     lock(&task->lock);
     if (task->joiner != NULL) {
-        aco_i_misuse_of("aco_join", "another task joins it already: join a task once");
+        aco_i_misuse_of("aco_join", "it was joined, or another task joins it: join a task once");
     }
     if (task->has_ended) {
         unlock(&task->lock);
