@@ -84,6 +84,18 @@ descriptors() {
     find "/proc/${SERVERS[-1]}/fd" -mindepth 1 | wc -l
 }
 
+# The same when all its threads listen, and it has closed what start() has opened.
+descriptors_at_rest() {
+    local before='' ct
+    ct=$(descriptors)
+    while [[ $ct != "$before" ]]; do
+        before=$ct
+        sleep 0.1
+        ct=$(descriptors)
+    done
+    echo "$ct"
+}
+
 # await_descriptors COUNT: the server closes all others.
 await_descriptors() {
     for _ in {1..200}; do
@@ -96,7 +108,7 @@ await_descriptors() {
 # echo_to CONNECTIONS: one in ten breaks off; the server closes them all.
 echo_to() {
     local before
-    before=$(descriptors)
+    before=$(descriptors_at_rest)
     must "$WHAT: the client fails" timeout 100 "$TMP/echo_client" -c "$1" -r 3 -e 10 "$ADDRESS"
     demand "$TMP/said" "^$1 connections are open$"
     demand "$TMP/said" '^[1-9][0-9]* bytes came back right$'
@@ -268,7 +280,7 @@ hears() {
 check_chat() {
     local before
     start chat ADDRESS
-    before=$(descriptors)
+    before=$(descriptors_at_rest)
     connect 3
     printf 'ann\n' >&3
     connect 4
