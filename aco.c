@@ -227,7 +227,6 @@ void aco_i_assert_failed(const char *text, const char *file, int line_number, co
     die(&line, aco_gtls_co);
 }
 
-/* For the inline functions that only a running non-main coroutine may call, for itself. */
 void aco_i_misuse(const char *call, const aco_t *co)
 {
     demand(co == aco_gtls_co, call, co,
@@ -405,8 +404,8 @@ static char *shadow_of(const void *ptr)
     return (char *)(((uintptr_t)ptr >> scale) + offset);
 }
 
-/* Removes the red zones of frames from `sp` up. With `sp` at the top of the stack it is not known
- * how deep the frames were, as when a coroutine is reset by hand: then those of the whole stack. */
+/* Removes the red zones of frames from `sp` up. If `sp` is at the top of the stack, their depth is
+ * unknown, as when a coroutine was reset by hand: then it removes those of the whole stack. */
 static void forget_frames(const aco_share_stack_t *s, char *sp)
 {
     char *low = sp == s->align_retptr ? (char *)s->ptr : sp;
@@ -632,7 +631,7 @@ __thread aco_t *aco_i_gtls_list;
 
 static __thread struct {
     char is_ready;           /* aco_thread_init() was called */
-    uint32_t control_words;  /* for new coroutines, in the form of reg[ACO_REG_IDX_FPU] */
+    uint32_t control_words;  /* those of new coroutines, in the form of reg[ACO_REG_IDX_FPU] */
     aco_cofuncp_t last_word; /* not NULL once is_ready */
 } aco_thread;
 
@@ -678,7 +677,7 @@ void aco_runtime_test(void)
 #define HAS_THREADS 1
 #endif
 
-/* Not NULL in a prepared thread, so that check_end() runs when it ends. */
+/* A prepared thread has a value here, so that check_end() runs when it ends. */
 static pthread_key_t prepared;
 static char sees_ends;
 
@@ -781,7 +780,7 @@ static void *map_stack(aco_share_stack_t *s, size_t guard_sz)
         return note_failure("mmap", s->real_sz);
     }
 #ifdef MADV_NOHUGEPAGE
-    /* With a huge page a small stack would cost 2 MiB. Not all kernels imply this by MAP_STACK. */
+    /* A huge page would make a small stack cost 2 MiB. Not all kernels imply this by MAP_STACK. */
     (void)madvise(s->real_ptr, s->real_sz, MADV_NOHUGEPAGE);
 #endif
     if (guard_sz != 0 && mprotect(s->real_ptr, guard_sz, PROT_READ) != 0) {
@@ -1304,8 +1303,8 @@ int aco_on_own_stack(const void *ptr)
 /* ==== Resume ================================================================================= */
 
 /*
- * For aco_resume() and similar calls if aco_gtls_co is not the parent of `co`: in the first resume
- * of a thread, after a resume with another main coroutine, or on misuse. Returns the parent.
+ * The inline aco_resume() calls it if aco_gtls_co is not the parent of `co`: in the first resume of
+ * a thread, after a resume with another main coroutine, or on misuse.
  */
 aco_t *aco_i_check_resume(const char *call, const aco_t *co)
 {
@@ -1378,7 +1377,7 @@ static ALWAYS_INLINE void exchange(aco_share_stack_t *s, aco_t *co, int is_short
     }
 }
 
-/* For long copies, and where the program has changed fields by hand. */
+/* Does long copies, and what is due after the program has changed fields by hand. */
 static __attribute__((noinline)) void exchange_slowly(aco_t *co)
 {
     prepare(co);
@@ -1391,9 +1390,8 @@ static __attribute__((noinline)) void exchange_slowly(aco_t *co)
 }
 
 /*
- * For the inline aco_resume(): makes `co`, suspended, the owner of its share stack. Check, evict,
- * restore (from I3 to I2). The usual case, short copies, calls no function and so spills no
- * register.
+ * Checks, evicts, restores (from I3 to I2). The usual case, short copies, calls no function, so it
+ * spills no register.
  */
 void aco_i_acquire(aco_t *co)
 {
@@ -1441,7 +1439,7 @@ static void check_yield_to(const aco_t *self, const aco_t *co)
     demand(!co->is_end, call, co, "the coroutine has ended: test is_end, or make another one");
 }
 
-/* For a function that never returns: TSan must not count its call, ASan not give it red zones. */
+/* Marks a function that never returns: TSan must not count its call, ASan not give it red zones. */
 #if defined(ACO_USE_TSAN) && defined(__clang__)
 #define UNWATCHED __attribute__((disable_sanitizer_instrumentation))
 #elif defined(ACO_USE_TSAN)
@@ -1464,9 +1462,9 @@ UNWATCHED static void run_ferry(void)
 }
 
 /*
- * For the inline aco_yield_to() if `co` is not in place. The caller may run on the share stack of
- * `co`, so the copy can't be done there. A ferry does it: a coroutine made below the frames of the
- * parent. Returns the ferry, for the caller to switch to; it exists until `co` runs.
+ * The inline aco_yield_to() calls it if `co` is not in place. The caller may run on the share stack
+ * of `co`, so the copy can't be done there. A ferry does it: a coroutine made below the frames of
+ * the parent. Returns the ferry, for the caller to switch to; it exists until `co` runs.
  */
 aco_t *aco_i_ferry(aco_t *co)
 {
@@ -1493,7 +1491,7 @@ aco_t *aco_i_ferry(aco_t *co)
 /* ==== Stress ================================================================================= */
 
 #ifdef ACO_CONFIG_STRESS
-/* After every yield: evicts the owner and overwrites the unused stack. */
+/* Evicts the owner and overwrites the unused stack, after every yield. */
 void aco_i_stress(aco_share_stack_t *share_stack)
 {
     if (share_stack == NULL) {

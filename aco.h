@@ -160,7 +160,8 @@ typedef void (*aco_cofuncp_t)(void);
 
 /* Private memory of a coroutine for its live frames while another one owns its share stack. */
 typedef struct {
-    void *ptr;         /* the saved frames: ptr[0..valid_sz) */
+    void *ptr;         /* the saved frames: ptr[0..valid_sz); in a main coroutine, &aco_gtls_co of
+                        * its thread */
     size_t sz;         /* bytes at ptr; grows when a save needs more */
     size_t valid_sz;   /* bytes saved out now; 0 in init and for the owner */
     size_t max_cpsz;   /* largest valid_sz so far: the best save_stack_sz */
@@ -197,12 +198,12 @@ struct aco_s {
     char is_end;                    /* 1 after aco_exit() */
     char is_owner;                  /* 1 if it is share_stack->in_place */
     char blocks;                    /* ACO_BLOCK_*: what aco_destroy() frees; ACO_HAS_MARK */
-    char wakes;                     /* 1: see aco_set_waker() */
+    char wakes;                     /* not 0: see aco_set_waker() */
     int32_t base;                   /* see ACO_BASE; before the start, see ACO_HAS_MARK */
     aco_share_stack_t *share_stack; /* where it runs; NULL for a main coroutine */
     aco_save_stack_t save_stack;    /* at first in memory behind this struct */
     aco_cofuncp_t fp;               /* entry function */
-    void *arg;                      /* of the user; see aco_get_arg() */
+    void *arg;                      /* the user's; see aco_get_arg() */
 #if defined(ACO_USE_ASAN) || defined(ACO_USE_TSAN)
     void *sanitizer_state;  /* ASan's fake stack while it is suspended; TSan's fiber */
     void *sanitizer_shadow; /* ASan's shadow bytes of saved frames */
@@ -388,10 +389,10 @@ aco_status_t aco_status(const aco_t *co);
 
 /*
  * Whether `ptr` points into the share stack that the caller runs on; 0 on the thread's own stack.
- * For debug checks of pointers that something else, such as the kernel or another coroutine, keeps
- * while the caller is suspended: the stack of a copying coroutine then holds other frames, while a
- * standalone one may pass such pointers. Any pointer will do, as it is not dereferenced. Where
- * AddressSanitizer detects use after return, locals lie on no stack and stay in place: 0.
+ * Debug checks use it for pointers that something else, such as the kernel or another coroutine,
+ * keeps while the caller is suspended: the stack of a copying coroutine then holds other frames,
+ * while a standalone one may pass such pointers. Any pointer will do, as it is not dereferenced.
+ * Where AddressSanitizer detects use after return, locals lie on no stack and stay in place: 0.
  */
 int aco_on_own_stack(const void *ptr) ACO_NOT_FOLLOWED(1);
 
@@ -430,8 +431,8 @@ void aco_save_fpucw_mxcsr(void *p);
 
 /*
  * Sets the function that a woken coroutine calls, for optional parts. When a suspended coroutine
- * whose field `wakes` is 1 is continued, it calls `waker` on its own stack before it returns from
- * aco_yield() or aco_yield_to(); `wakes` is 0 again by then. This does not apply if it was
+ * whose field `wakes` is not 0 is continued, it calls `waker` on its own stack before it returns
+ * from aco_yield() or aco_yield_to(); `wakes` is 0 again by then. This does not apply if it was
  * suspended by acosw() alone. The process has one waker.
  */
 void aco_set_waker(void (*waker)(aco_t *co));
@@ -442,7 +443,7 @@ void aco_funcp_protector_asm(void);
 /* Called by aco_funcp_protector_asm(): calls the thread's last-word function, then aborts. */
 ACO_NORETURN void aco_funcp_protector(void);
 
-/* For a function that accesses another coroutine's frames: keeps AddressSanitizer out of it. */
+/* Keeps AddressSanitizer out of a function that accesses another coroutine's frames. */
 #define aco_attr_no_asan __attribute__((no_sanitize_address))
 
 #endif /* __ASSEMBLER__ */
@@ -450,8 +451,8 @@ ACO_NORETURN void aco_funcp_protector(void);
 /* ==== Internals: users can stop reading here ================================================= */
 
 /*
- * Below are the inline switch and what it needs. Names that do not appear above this line may
- * change with any version.
+ * Below are the inline switch and what it needs. Names that appear neither above this line nor in
+ * the section "For parts" may change with any version.
  */
 
 /* The configuration, as a part of names. */
@@ -485,7 +486,10 @@ ACO_NORETURN void aco_funcp_protector(void);
 #define ACO_CONFIG_NAME(name)                                                                      \
     name "_" ACO_STR(ACO_SWITCH_CONFIG)                                                            \
         ACO_TAG_VALGRIND ACO_TAG_SANITIZER ACO_TAG_LIST ACO_TAG_STRESS
-#define ACO_CONFIGURED(name) __asm__(ACO_STR(__USER_LABEL_PREFIX__) ACO_CONFIG_NAME(name))
+#define ACO_CONFIGURED(name) ACO_SYMBOL(ACO_CONFIG_NAME(name))
+
+/* Gives a declaration a name for linkers that is not its own. */
+#define ACO_SYMBOL(name) __asm__(ACO_STR(__USER_LABEL_PREFIX__) name)
 
 /* ==== Processor ============================================================================== */
 
@@ -677,7 +681,7 @@ __asm__(".ifndef aco_i_get_pc_edx\n"
                       msr fpcr, x3 ACO_NL                                                          \
                       2:)
 
-/* If return addresses are signed, that of the enclosing function is; the one in reg[] is not. */
+/* The address in reg[] is not signed, even if the return address of the enclosing function is. */
 #if defined(__ARM_FEATURE_PAC_DEFAULT) && defined(__GCC_HAVE_DWARF2_CFI_ASM)
 #define ACO_CFI_UNSIGNED ".cfi_negate_ra_state\n\t"
 #else
@@ -839,7 +843,7 @@ floating point registers: write one in aco.h, section Processor, and one in acos
 docs/porting.md says how"
 #endif
 
-/* ---- What the two x86 blocks share ---- */
+/* ---- Common to the two x86 blocks ---- */
 
 #if defined(ACO_ARCH_X86_64) || defined(ACO_ARCH_I386)
 
@@ -918,7 +922,7 @@ docs/porting.md says how"
 
 #endif
 
-/* ---- What all blocks share ---- */
+/* ---- Common to all blocks ---- */
 
 /* Expands to its arguments, or to nothing if all coroutines share the control words. */
 #ifdef ACO_CONFIG_SHARE_FPU_MXCSR_ENV
@@ -945,7 +949,7 @@ docs/porting.md says how"
 #define ACO_RESTORE_BASE(load, co, add)
 #endif
 
-/* From the load of BP to the jump, the call-frame information of the compiler is wrong, whether it
+/* The call-frame information of the compiler is wrong from the load of BP to the jump, whether it
  * refers to SP or to BP. Between BEGIN and END it describes a call from the place where `from` will
  * continue, with SP and BP as in reg[]: so a backtrace shows the enclosing function twice. `breg`
  * is the DW_OP_breg of the register with `from`; `bp` and `pc` are the DWARF numbers of the frame
@@ -974,18 +978,108 @@ docs/porting.md says how"
 
 /* clang-format on */
 
-/* ==== For the library and its optional parts ================================================= */
+/* ==== For parts ============================================================================== */
 
-#define ACO_BLOCK_CO 1         /* the aco_t, with its first save stack */
-#define ACO_BLOCK_SAVE_STACK 2 /* save_stack.ptr, once it has outgrown that */
-#define ACO_HAS_MARK 4         /* `base` has address bits of the share stack that counts it */
+/*
+ * The optional parts in extra/, the runtime and the headers for C++ use this section and the API,
+ * and nothing else of the core: tests/test_extra_alone.sh compares the names. Inline functions of
+ * parts are compiled into programs, so these names keep their meaning within a major version.
+ *
+ * Parts tell processors apart by the macro of their block above: ACO_ARCH_X86_64, ACO_ARCH_I386,
+ * ACO_ARCH_ARM64, ACO_ARCH_RISCV64 or ACO_ARCH_ARM.
+ *
+ * Parts may also write these fields of a coroutine:
+ *   main_co  while it is suspended: its next parent. NULL: none, so that nothing may resume it
+ *   wakes    see aco_set_waker()
+ *   reg[]    in state init: where it starts
+ */
+
+/* C++ programs may ask for warnings about C casts and about 0 as a null pointer. */
+#ifdef __cplusplus
+#define ACO_CAST(type, ptr) static_cast<type>(ptr)
+#define ACO_NULL nullptr
+#else
+#define ACO_CAST(type, ptr) ((type)(ptr))
+#define ACO_NULL NULL
+#endif
+
+/* Hides from the compiler what it knows of the variable `ptr`. */
+#define ACO_LAUNDER(ptr) __asm__("" : "+r"(ptr))
+
+/* An attribute of inline functions that switch. Inlining is not forced with a sanitizer: compilers
+ * refuse it where sanitizer attributes differ. */
+#if defined(ACO_USE_ASAN) || defined(ACO_USE_TSAN)
+#define ACO_ALWAYS
+#else
+#define ACO_ALWAYS always_inline,
+#endif
 
 /* See aco_get_co(). */
 extern __thread aco_t *aco_gtls_co ACO_CONFIGURED("aco_gtls_co");
-#ifdef ACO_CONFIG_LIST
-extern __thread aco_t *aco_i_gtls_list; /* the newest coroutine of this thread */
 
-/* Add `co` to the list, as the newest coroutine of this thread, or remove it. */
+/* Allocate and free by the functions of aco_set_allocator(). aco_i_allocate() returns `sz` bytes
+ * aligned to 16, or NULL with errno. aco_i_release() ignores NULL. */
+void *aco_i_allocate(size_t sz);
+void aco_i_release(void *ptr);
+
+/* Reports misuse, in a message of one line: the call, the rule it broke and the remedy, the
+ * coroutine `co` and its entry function. Then aborts. `co` may be NULL. */
+ACO_NORETURN __attribute__((cold)) void aco_i_fail(const char *call, const aco_t *co,
+                                                   const char *rule_and_remedy);
+
+/* Aborts with a message about `call`, which only a running non-main coroutine `co` may make, for
+ * itself. Call it once `co` has been found to be something else. */
+ACO_NORETURN __attribute__((cold)) void aco_i_misuse(const char *call, const aco_t *co);
+
+/* Returns the parent of `co` if aco_resume(co) may be called now; otherwise aborts with a message
+ * about `call`. */
+__attribute__((cold)) aco_t *aco_i_check_resume(const char *call, const aco_t *co);
+
+/* Does what aco_resume(co) does; messages are about `call`. */
+void aco_i_continue(const char *call, aco_t *co);
+
+/* Does what aco_yield() does, for the running coroutine `co`; messages are about `call`. */
+void aco_i_suspend(const char *call, aco_t *co);
+
+/*
+ * A light switch leaves the control words alone, so the coroutine that it continues runs with those
+ * of the caller, as a function does. A coroutine that is continued by aco_i_continue_light() is
+ * suspended and ended only by the light calls below, and the other way round. Nothing is checked.
+ * Where acosw() stands in for the inline switch, control words are switched all the same. The red
+ * zone of x86-64 is not saved, so a copying coroutine suspends itself in a function that also
+ * contains another call, which is not its last action: such a function has no red zone.
+ *
+ * aco_i_continue_light() starts or continues `co`, and returns when that is suspended or ends.
+ * `self` runs, and is co->main_co. `co` is in init or suspended, and is in place: call
+ * aco_i_acquire() first unless co->is_owner.
+ *
+ * aco_i_suspend_light() suspends `co`, which runs. When it is continued, it returns whether
+ * co->wakes is set. If so, the caller calls aco_i_wake(co) next.
+ *
+ * aco_i_end_light() ends `co`, which runs, and gives up its share stack.
+ */
+static inline void aco_i_continue_light(aco_t *self, aco_t *co);
+static inline int aco_i_suspend_light(aco_t *co);
+ACO_NORETURN static inline void aco_i_end_light(aco_t *co);
+
+/* Makes `co`, which is suspended or in init and not the owner of its share stack, the owner, as
+ * aco_resume() does: saves out the present owner, and restores the frames of `co`. Must
+ * not run on that share stack. aco_i_continue_light() and acosw() need it. Aborts as aco_resume()
+ * does. */
+void aco_i_acquire(aco_t *co);
+
+/* Clears co->wakes, which is set, and calls the waker; `co` runs. See aco_set_waker(). */
+void aco_i_wake(aco_t *co);
+
+/* Called before an inline switch makes `co` the owner of its share stack: its save stack still has
+ * its frames. A source of a part may define it before it includes this header, to observe the
+ * switches that it contains. aco_yield_to() checks its argument only after that. */
+#ifndef ACO_I_PROBE_ACQUIRE
+#define ACO_I_PROBE_ACQUIRE(co) ((void)0)
+#endif
+
+/* Add `co` to the list of ACO_CONFIG_LIST, as the newest coroutine of this thread, or remove it. */
+#ifdef ACO_CONFIG_LIST
 void aco_i_enter_in_list(aco_t *co);
 void aco_i_take_from_list(aco_t *co);
 #else
@@ -993,19 +1087,37 @@ void aco_i_take_from_list(aco_t *co);
 #define aco_i_take_from_list(co) ((void)0)
 #endif
 
-/* By the allocator of aco_set_allocator(): `sz` bytes, or NULL with errno. NULL may be released. */
-void *aco_i_allocate(size_t sz);
-void aco_i_release(void *ptr);
+/*
+ * The exceptions that a thread is handling, as the C++ runtimes libstdc++ and libc++abi lay them
+ * out (Itanium C++ ABI, 2.2.2; Exception Handling ABI for the Arm Architecture, 8.2).
+ * aco_i_exceptions() is their __cxa_get_globals(), which returns those of the calling thread; in a
+ * program without C++ it is NULL. It has a name of its own, as <cxxabi.h> declares it otherwise.
+ */
+typedef struct {
+    void *caught;         /* the innermost, which leads to the others */
+    unsigned ct_uncaught; /* as in std::uncaught_exceptions() */
+#ifdef ACO_ARCH_ARM
+    void *propagating; /* the innermost of those whose cleanups run, which leads to the others; at
+                        * most one is not from C++ */
+#endif
+} aco_i_exceptions_t;
+__attribute__((weak, nothrow)) aco_i_exceptions_t *aco_i_exceptions(void)
+    ACO_SYMBOL("__cxa_get_globals");
+
+/* ==== For the library ======================================================================== */
+
+#define ACO_BLOCK_CO 1         /* the aco_t, with its first save stack */
+#define ACO_BLOCK_SAVE_STACK 2 /* save_stack.ptr, once it has outgrown that */
+#define ACO_HAS_MARK 4         /* `base` has address bits of the share stack that counts it */
+
+#ifdef ACO_CONFIG_LIST
+extern __thread aco_t *aco_i_gtls_list; /* the newest coroutine of this thread */
+#endif
 
 #define ACO_ASSERT(EX, text)                                                                       \
     (aco_likely(EX) ? (void)0 : aco_i_assert_failed(text, __FILE__, __LINE__, __func__))
 ACO_NORETURN void aco_i_assert_failed(const char *text, const char *file, int line,
                                       const char *function);
-
-/* Reports misuse, in a message of one line: the call, the rule it broke and the remedy, the
- * coroutine `co` and its entry function. Then aborts. */
-ACO_NORETURN __attribute__((cold)) void aco_i_fail(const char *call, const aco_t *co,
-                                                   const char *rule_and_remedy);
 
 /* ==== The inline switch ====================================================================== */
 
@@ -1017,32 +1129,19 @@ ACO_NORETURN __attribute__((cold)) void aco_i_fail(const char *call, const aco_t
  * are laundered, so that no compiler can prove the calls dead. Second, memory is clobbered, so the
  * compiler reads fields of coroutines anew after a switch.
  */
-#define ACO_LAUNDER(ptr) __asm__("" : "+r"(ptr))
 
-/* For functions that are inline here and exported by the library under the same name. Inlining is
- * not forced with a sanitizer: compilers refuse it where sanitizer attributes differ. */
-#if defined(ACO_USE_ASAN) || defined(ACO_USE_TSAN)
-#define ACO_ALWAYS
-#else
-#define ACO_ALWAYS always_inline,
-#endif
+/* Begins functions that are inline here, and that the library exports under the same names. */
 #ifndef ACO_INLINE
 #define ACO_INLINE extern inline __attribute__((ACO_ALWAYS gnu_inline))
 #endif
 
-/* C++ programs may ask for warnings about C casts and about 0 as a null pointer. */
-#ifdef __cplusplus
-#define ACO_CAST(type, ptr) static_cast<type>(ptr)
-#define ACO_NULL nullptr
-#else
-#define ACO_CAST(type, ptr) ((type)(ptr))
-#define ACO_NULL NULL
-#endif
+/* Begins functions that are inline here, and that the library does not export. */
+#define ACO_INLINE_ONLY static inline __attribute__((ACO_ALWAYS unused))
 
 /* Tells the compiler that the coroutine in the variable `co` runs, so that it does not load
  * aco_gtls_co. It would load it from an address that it computed before the switch, which is that
- * of another thread if the coroutine was handed over. Of two equal values, clang uses the older
- * one, and gcc the cheaper one: a register after a cast, instead of memory. */
+ * of another thread if the coroutine was handed over. clang uses the older one of two equal values,
+ * and gcc the cheaper one: a register after a cast, instead of memory. */
 #ifdef __clang__
 #define ACO_ASSUME_RUNNING(co)                                                                     \
     do {                                                                                           \
@@ -1063,16 +1162,10 @@ ACO_NORETURN __attribute__((cold)) void aco_i_fail(const char *call, const aco_t
     } while (0)
 #endif
 
-/* The cold paths. */
-__attribute__((cold)) aco_t *aco_i_check_resume(const char *call, const aco_t *co);
-void aco_i_acquire(aco_t *co);
+/* The cold path of aco_yield_to(). */
 aco_t *aco_i_ferry(aco_t *co);
-void aco_i_wake(aco_t *co);
-ACO_NORETURN __attribute__((cold)) void aco_i_misuse(const char *call, const aco_t *co);
 
 /* Shared by several inline functions. */
-void aco_i_continue(const char *call, aco_t *co);
-void aco_i_suspend(const char *call, aco_t *co);
 ACO_NORETURN void aco_i_end(const char *call, aco_t *co);
 aco_t *aco_i_check_running(const char *call, aco_t *co);
 
@@ -1104,6 +1197,17 @@ void *aco_i_fiber_of(aco_t *co);
     do {                                                                                           \
         ACO_TELL_SWITCH(from, to);                                                                 \
         ACO_SWITCH_UNTOLD(from, to);                                                               \
+    } while (0)
+
+/* Ends `co`, which runs; a variable. It gives up its share stack: invariant I1 of aco.c. */
+#define ACO_END(co)                                                                                \
+    do {                                                                                           \
+        (co)->is_end = 1;                                                                          \
+        (co)->is_owner = 0;                                                                        \
+        (co)->share_stack->owner = (co)->share_stack->in_place = ACO_NULL;                         \
+        aco_t *aco_i_main_co = (co)->main_co;                                                      \
+        ACO_SWITCH(co, aco_i_main_co);                                                             \
+        __builtin_unreachable();                                                                   \
     } while (0)
 
 #ifdef ACO_CONFIG_STRESS
@@ -1157,7 +1261,6 @@ ACO_INLINE int aco_is_main_co(const aco_t *co)
     return co->main_co == ACO_NULL;
 }
 
-/* aco_resume() and similar functions; messages name `call`. */
 ACO_INLINE void aco_i_continue(const char *call, aco_t *co)
 {
     aco_t *caller = aco_gtls_co, *main_co = caller;
@@ -1167,12 +1270,13 @@ ACO_INLINE void aco_i_continue(const char *call, aco_t *co)
         main_co = aco_i_check_resume(call, co);
     }
     if (aco_unlikely(!co->is_owner)) {
+        ACO_I_PROBE_ACQUIRE(co);
         aco_i_acquire(co);
         main_co = co->main_co; /* not kept across the call */
     }
     aco_gtls_co = co;
     ACO_SWITCH(main_co, co);
-    aco_i_stress(aco_gtls_co->share_stack); /* of the one that yielded, perhaps not `co` */
+    aco_i_stress(aco_gtls_co->share_stack); /* whichever yielded, perhaps not `co` */
     aco_gtls_co = main_co;
 }
 
@@ -1181,7 +1285,6 @@ ACO_INLINE void aco_resume(aco_t *co)
     aco_i_continue("aco_resume", co);
 }
 
-/* aco_yield() and similar functions, for the running coroutine `co`; messages name `call`. */
 ACO_INLINE void aco_i_suspend(const char *call, aco_t *co)
 {
     if (aco_unlikely(co == NULL)) {
@@ -1205,12 +1308,7 @@ ACO_INLINE ACO_NORETURN void aco_i_end(const char *call, aco_t *co)
     if (aco_unlikely(co == NULL || co->main_co == NULL)) {
         aco_i_misuse(call, co);
     }
-    co->is_end = 1;
-    co->is_owner = 0;
-    co->share_stack->owner = co->share_stack->in_place = ACO_NULL;
-    aco_t *main_co = co->main_co;
-    ACO_SWITCH(co, main_co);
-    __builtin_unreachable();
+    ACO_END(co);
 }
 
 ACO_INLINE aco_t *aco_i_check_running(const char *call, aco_t *co)
@@ -1236,6 +1334,7 @@ ACO_INLINE void aco_yield_to(aco_t *co)
     ACO_LAUNDER(self);
     /* If the caller is a main coroutine, `co` can only be one, too, and these own no stack. */
     if (aco_unlikely(self == NULL || co == NULL || co->main_co != self->main_co || !co->is_owner)) {
+        ACO_I_PROBE_ACQUIRE(co);
         co = aco_i_ferry(co);
         ACO_SWITCH(self, co);
     } else {
@@ -1256,6 +1355,37 @@ ACO_INLINE ACO_NORETURN void aco_exit1(aco_t *co)
 {
     aco_i_end("aco_exit1", aco_i_check_running("aco_exit1", co));
 }
+
+/* ---- Light switches ---- */
+
+#pragma push_macro("ACO_SWITCH_CONTROL_WORDS")
+#undef ACO_SWITCH_CONTROL_WORDS
+#define ACO_SWITCH_CONTROL_WORDS(...)
+
+ACO_INLINE_ONLY void aco_i_continue_light(aco_t *self, aco_t *co)
+{
+    ACO_LAUNDER(co);
+    ACO_LAUNDER(self);
+    aco_gtls_co = co;
+    ACO_SWITCH(self, co);
+    aco_gtls_co = self;
+}
+
+ACO_INLINE_ONLY int aco_i_suspend_light(aco_t *co)
+{
+    aco_t *main_co = co->main_co;
+    ACO_LAUNDER(main_co);
+    ACO_SWITCH(co, main_co);
+    ACO_ASSUME_RUNNING(co);
+    return co->wakes != 0;
+}
+
+ACO_INLINE_ONLY ACO_NORETURN void aco_i_end_light(aco_t *co)
+{
+    ACO_END(co);
+}
+
+#pragma pop_macro("ACO_SWITCH_CONTROL_WORDS")
 
 #ifdef __cplusplus
 }

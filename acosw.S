@@ -42,7 +42,7 @@
  * switch, and reg[RETADDR] an address inside that function. A suspended main coroutine looks like
  * one of the last two, on the stack of its thread.
  *
- * A signal handler may be entered before any instruction. So SP is always either that of `from` or
+ * A signal handler may be entered before any instruction: SP is always either that of `from` or
  * that of `to`, and nothing below it is in use. Call-frame information describes `from` until the
  * jump: once the registers hold the frame pointer and SP of `to`, unwinders find those of `from` in
  * its reg[].
@@ -78,7 +78,7 @@
     .text
 
 #if defined(ACO_ARCH_X86_64) || defined(ACO_ARCH_I386)
-/* ==== What the two x86 blocks share ========================================================== */
+/* ==== Common to the two x86 blocks =========================================================== */
 
 /* Push and pop of a callee-saved register, with its call-frame information. */
 #define PUSH(reg) push reg; .cfi_adjust_cfa_offset ACO_WORD; .cfi_rel_offset reg, 0
@@ -208,10 +208,10 @@ END_FUNCTION(aco_save_fpucw_mxcsr)
 /*
  * The protector: an entry function that returns arrives here, with SP at align_highptr, which is
  * aligned for a call. The word below SP is the address of the protector, and must stay so (I4): the
- * last-word function may end the coroutine, whose share stack is then used again. So the call
- * pushes its return address lower.
+ * last-word function may end the coroutine, whose share stack is then used again. The call
+ * therefore pushes its return address lower.
  *
- * Unwinders look up the address before a return address. For the protector's that is
+ * Unwinders look up the address before a return address. The address before the protector is
  * aco_coroutine_end, whose call-frame information ends the backtrace.
  */
     .p2align 4

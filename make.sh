@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Builds everything that can be built here into output/: the library and its programs in every
-# variant, the runtime, and on request the tests. What is missing for the rest is told at the end. A target is
-# built again only if something that it is made of, or the command, has changed. Relies on bash 4.4,
-# a C compiler and binutils; tools/dependencies lists what else there is to have.
+# variant, the runtime, and on request the tests. Lists at the end what is missing for the rest. A
+# target is built again only if something that it is made of, or the command, has changed. Relies on
+# bash 4.4, a C compiler and binutils; tools/dependencies lists what else there is to have.
 set -euo pipefail
 shopt -s nullglob
 STARTED_IN=$PWD
@@ -21,8 +21,8 @@ readonly USAGE="usage: ./make.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] 
   tests           build as with nothing, and the tests, too; ./test.sh runs them
   all             the same, for ./test.sh -i all
   list            build nothing, and list the programs that test and that there can be
-  objects         build one of the libraries in tools/libraries, and those below it, by CC and CFLAGS
-                  or in a variant, and list what programs are linked with; for scripts
+  objects         build one of the libraries in tools/libraries, and those below it, by CC and
+                  CFLAGS or in a variant, and list what programs are linked with; for scripts
   install         build one variant of the library, and install it, headers, manual pages and more
   uninstall       remove what install, called in the same way, has installed
 
@@ -38,8 +38,8 @@ readonly USAGE="usage: ./make.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] 
   -h              this text
 
   CC, CXX         the compilers (gcc, g++); for other processors it is always clang
-  CFLAGS          more options for them, for instance CFLAGS=-O3. What of it configures the library,
-                  as -DACO_CONFIG_SHARE_FPU_MXCSR_ENV, install tells pkg-config and CMake, too
+  CFLAGS          more options for them, for instance CFLAGS=-O3. Those that configure the library,
+                  as -DACO_CONFIG_SHARE_FPU_MXCSR_ENV, install passes on to pkg-config and CMake
   LDFLAGS         more options to link the shared libraries with
   OUTPUT          where to build (output, beside the sources), for instance if these are read-only
   PREFIX          where to install (/usr/local); LIBDIR: where the libraries (lib, in PREFIX)
@@ -59,10 +59,10 @@ readonly FOREIGN=(
     "arm|qemu-arm|/usr/arm-linux-gnueabihf|--target=arm-linux-gnueabihf -marm -fuse-ld=lld"
     "thumb|qemu-arm|/usr/arm-linux-gnueabihf|--target=arm-linux-gnueabihf -mthumb -fuse-ld=lld"
 )
-# Not everywhere do compilers make unwind tables of C unasked.
+# Compilers don't make unwind tables of C unasked everywhere.
 readonly FOREIGN_FLAGS=(-fasynchronous-unwind-tables -Wno-unused-command-line-argument)
 readonly PROGRAMS=(test_aco_synopsis test_aco_tutorial_{0..6} test_aco_benchmark)
-# Where to build: beside the sources, or what the caller names from where it is.
+# The directory to build in: beside the sources, or the one that the caller names, from where it is.
 OUTPUT=${OUTPUT:-$PWD/output}
 [[ $OUTPUT == /* ]] || OUTPUT=$STARTED_IN/$OUTPUT
 readonly OUTPUT=${OUTPUT#"$PWD"/}
@@ -86,7 +86,7 @@ die() {
     exit 1
 }
 
-# ---- What is left out ----------------------------------------------------------------------------
+# ---- Parts that are left out ---------------------------------------------------------------------
 
 # Whether neither a part nor anything that it belongs to is left out.
 is_in() {
@@ -131,7 +131,7 @@ tell_left_out() {
 # ---- Building ------------------------------------------------------------------------------------
 
 # make_target TARGET SOURCE... -- COMMAND...: runs the command, in the background, if the target is
-# missing, older than a source, or was made by another command. A failure is seen by finish_targets.
+# missing, older than a source, or was made by another command. finish_targets sees a failure.
 # It forks nothing where the target is up to date. TARGETS lists all targets of the run.
 make_target() {
     local target=$1 record=$OUTPUT/.commands/${1#"$OUTPUT"/} known='' stale=0
@@ -247,19 +247,21 @@ read_libraries() {
 # Sets INCLUDE to the options for the headers of the library $1 and of those below it, with "tests"
 # as $2 also for those that their tests share, and NEWEST to the newest header.
 find_headers() {
-    local word folder file folders="${HEADERS[$1]}"
-    for word in ${BELOW[$1]}; do
+    local word folder file folders='' shared=''
+    for word in $1 ${BELOW[$1]}; do
         [[ $word != -* ]] || continue
         folders+=" ${HEADERS[$word]}"
-        [[ -z ${2:-} || $word == aco ]] || folders+=" ${TESTS_IN[$word]}"
+        [[ -z ${2:-} || $word == aco ]] || shared+=" ${TESTS_IN[$word]}"
     done
     INCLUDE=() NEWEST=aco.h
     for folder in $folders; do
         INCLUDE+=("-I$folder")
     done
-    [[ -z ${2:-} ]] || folders+=" ${TESTS_IN[$1]}"
-    for folder in $folders; do
-        for file in "$folder"/*.h; do
+    for folder in $shared; do # -I would hide <threads.h>
+        INCLUDE+=("-iquote$folder")
+    done
+    for folder in $folders $shared; do
+        for file in "$folder"/{,*/}*.h; do
             [[ ! $file -nt $NEWEST ]] || NEWEST=$file
         done
     done
@@ -350,14 +352,14 @@ make_default_libraries() {
     done
 }
 
-# Whether there is a compiler for what is in C++.
+# Whether there is a compiler for the sources in C++.
 is_buildable() {
     [[ ${SOURCES[$1]} != *.cc ]] || is_in cxx
 }
 
 # For scripts: builds a library, and those below it, in a variant of make.sh or, without one, by CC
-# and CFLAGS. Prints a line with the options for headers, and what programs are linked with. Only one
-# process at a time builds a variant.
+# and CFLAGS. Prints a line with the options for headers, and the objects that programs are linked
+# with. Only one process at a time builds a variant.
 print_objects() {
     local library=$1 variant=${2:-} word words
     if [[ -z $variant ]]; then
@@ -407,7 +409,7 @@ make_programs() {
     finish_targets
 }
 
-# What tests of a variant are compiled and linked with, for cmocka: TEST_OPTIONS and TEST_LIBRARY.
+# Sets TEST_OPTIONS and TEST_LIBRARY, with which tests of a variant find cmocka.
 find_cmocka() {
     TEST_OPTIONS=() TEST_LIBRARY=-lcmocka
     if find_foreign "$1"; then
@@ -416,7 +418,7 @@ find_cmocka() {
     fi
 }
 
-# What tests have in common, for a variant. The warnings of cmocka are not ours.
+# Builds the objects that all tests of a variant share. The warnings of cmocka are not ours.
 make_harness() {
     local source=$CMOCKA/src/cmocka.c options
     find_compile "$1"
@@ -431,8 +433,8 @@ make_harness() {
 }
 
 # A test may ask for more options and sources in a line "// build: ...", for x86 alone in a line
-# "// build x86: ...". A line "// only ..." names the processors that it is for, "// not stress: ..."
-# says why it has no stress build, and "// built by ..." which script makes it.
+# "// build x86: ...". A line "// only ..." names the processors that it is for, "// built by ..."
+# the script that makes it, and "// not stress: ..." the reason why it has no stress build.
 read_asked() {
     local source line
     declare -gA ASKED=() ASKED_X86=() ONLY=() NOT_STRESS=()
@@ -447,8 +449,9 @@ read_asked() {
     done < <(grep -HE '^// (build|built|only|not)' "${TESTS[@]}")
 }
 
-# The variants of which the library $1 has tests, in TEST_VARIANTS: all of x86 for the core; else two,
-# the plain one and what differs most from it, for the core on each processor, for others on x86.
+# Sets TEST_VARIANTS, in which the library $1 has tests: all of x86 for the core; else two, the
+# plain one and the one that differs most from it, for the core on each processor, for others on
+# x86.
 find_test_variants() {
     local variant variants
     mapfile -t variants < <(test_variants)
@@ -500,7 +503,7 @@ make_tests_in() {
     done
 }
 
-# Objects of all libraries first, so that processors have enough to do.
+# Builds objects of all libraries first, so that processors have enough to do.
 make_tests() {
     local library variant
     for library in "${LIBRARIES[@]}"; do
@@ -588,7 +591,8 @@ while getopts :io:h option; do
     case $option in
     i) install=1 ;;
     o)
-        [[ $OPTARG == no-@(m32|valgrind|qemu|musl|man|servers) ]] || usage_error "unknown option -o $OPTARG"
+        [[ $OPTARG == no-@(m32|valgrind|qemu|musl|man|servers) ]] ||
+            usage_error "unknown option -o $OPTARG"
         WITHOUT[${OPTARG#no-}]=1
         ;;
     h)

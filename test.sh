@@ -38,12 +38,12 @@ readonly SKIPPED=77 TIMEOUT=600
 readonly MEMCHECK=(valgrind --tool=memcheck --leak-check=full --show-leak-kinds=all
     "--errors-for-leak-kinds=definite,indirect,possible")
 
-# Where make.sh builds. In names of tests and in what it lists, that is always output/.
+# The directory in which make.sh builds. In names of tests and in lists it is always output/.
 OUTPUT=${OUTPUT:-$PWD/output}
 [[ $OUTPUT == /* ]] || OUTPUT=$STARTED_IN/$OUTPUT
 export OUTPUT=${OUTPUT#"$PWD"/}
 
-# What tests without a word leave out.
+# Tests without a word leave these out.
 readonly USER_WITHOUT=(-o no-qemu -o no-musl -o no-servers)
 
 usage_error() {
@@ -182,7 +182,7 @@ list_tests() {
     fi
 }
 
-# Each word must select a test of those that there can be, which needs nothing to be built.
+# Each word must select a possible test; this needs nothing to be built.
 check_words() {
     local name
     bash make.sh "${without[@]}" list > "$TMP/programs"
@@ -194,7 +194,7 @@ check_words() {
     done
 }
 
-# Says how long the tests will take that have been listed.
+# Says how long the listed tests will take.
 tell_duration() {
     awk -v jobs="$PROCESSORS" '
         { sum += $1; if (NR == 1) longest = $1 }
@@ -205,7 +205,7 @@ tell_duration() {
               printf " on %d processor%s\n", jobs, jobs == 1 ? "" : "s" }'
 }
 
-# Which tests took longest, and the sums of folders, of a run of some length.
+# Prints, after a run of some length, which tests took longest, and the sums of folders.
 tell_times() {
     (($(wc -l < "$TIMES") >= 20)) || return 0
     printf '\nseconds, and those of processors:\n'
@@ -309,7 +309,8 @@ while getopts :io:h option; do
     case $option in
     i) make_options+=(-i) install=1 ;;
     o)
-        [[ $OPTARG == no-@(m32|valgrind|qemu|musl|man|servers) ]] || usage_error "unknown option -o $OPTARG"
+        [[ $OPTARG == no-@(m32|valgrind|qemu|musl|man|servers) ]] ||
+            usage_error "unknown option -o $OPTARG"
         without+=(-o "$OPTARG")
         ;;
     h)

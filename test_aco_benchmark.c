@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the calls cost. A row of the table is one kind of call. Coroutines that copy use one share
+ * The cost of the calls. A row of the table is one kind of call. Coroutines that copy use one share
  * stack, and are resumed in turn, in the order in which they were created: each timed aco_resume()
  * saves out the frames of one, restores those of another and returns when that yields. The first
  * resume of a coroutine, which starts it, and its last one, in which it checks its data and ends,
@@ -43,7 +43,7 @@
 #define LIFE_BATCH 1000u   /* coroutines created at a time where nothing is copied */
 #define CO_OVERHEAD_SZ 48u /* bytes of a coroutine beside aco_t and save stack, at most */
 
-/* ==== What is measured ======================================================================= */
+/* ==== Measured calls ========================================================================= */
 
 enum kind {
     STANDALONE,
@@ -74,10 +74,10 @@ static const struct group headline_groups[] = {
     {COPYING, 100000, 120}, {COPYING, 100000, 1000},
 };
 
-/* How much of it. */
+/* The amount of work. */
 static struct {
-    size_t amount_divisor; /* of the coroutines of a group that copies */
-    size_t resumes;        /* timed, of a group: in whole rounds, and at least one round */
+    size_t amount_divisor; /* divides the coroutines of a group that copies */
+    size_t resumes;        /* timed resumes of a group: whole rounds, and at least one round */
     size_t life_batches;   /* at least one */
 } scale = {1, 20000000, 1000};
 
@@ -156,7 +156,7 @@ static void print_peak_memory(size_t amount)
 
 /* ==== Coroutines ============================================================================= */
 
-/* What main tells them all. */
+/* Orders of main to them all. */
 static struct {
     size_t data_sz; /* bytes of data of enter_with_data() */
     int is_over;    /* at the next resume they check their data and end */
@@ -524,11 +524,11 @@ static void run_group(const struct group *group)
 }
 
 static struct {
-    uint64_t wall_ns, processor_ns; /* of all groups */
-    size_t busy_groups;             /* that others kept from the processor */
+    uint64_t wall_ns, processor_ns; /* sums over all groups */
+    size_t busy_groups;             /* groups that others kept from the processor */
 } spent;
 
-/* Of the processes of groups that have ended, in ns. */
+/* Processor time of the processes of groups that have ended, in ns. */
 static uint64_t processor_time(void)
 {
     struct rusage usage;
@@ -538,7 +538,7 @@ static uint64_t processor_time(void)
            (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1000u;
 }
 
-/* What a group took, and whether it had a processor all the time. */
+/* Adds the time that a group took, and notes whether it had a processor all the while. */
 static void add_time(uint64_t wall_ns, uint64_t processor_ns)
 {
     spent.wall_ns += wall_ns;

@@ -13,8 +13,8 @@
 #define DEPOSITS 4
 
 struct account {
-    int deposit; /* what main puts in before it resumes the coroutine */
-    int balance; /* what the coroutine says before it yields */
+    int deposit; /* main puts this in before it resumes the coroutine */
+    int balance; /* the coroutine says this before it yields */
 };
 
 /* Yields on behalf of its caller: a coroutine is suspended with all its frames. */

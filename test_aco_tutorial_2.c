@@ -17,8 +17,8 @@
 struct walker {
     const char *name;
     int stride;
-    int position;      /* what its local variable was when it yielded */
-    uintptr_t address; /* where that local variable is */
+    int position;      /* the value of its local variable when it yielded */
+    uintptr_t address; /* the address of that variable */
 };
 
 static void walk(void)
@@ -58,7 +58,7 @@ static void print_walker(const aco_t *co)
            (unsigned long)walker->address, co->save_stack.ct_save, co->save_stack.ct_restore);
 }
 
-/* What ROUNDS rounds in turn must have come to. */
+/* The state after ROUNDS rounds in turn. */
 static void check_copies(const aco_t *alone, const aco_t *left, const aco_t *right)
 {
     const struct walker *at_left = left->arg, *at_right = right->arg, *elsewhere = alone->arg;

@@ -2,9 +2,9 @@
 /*
  * Tutorial 3: several threads. The library shares nothing between them: each thread prepares
  * itself and has a main coroutine, a share stack and coroutines of its own, which it alone resumes.
- * What the program itself shares needs a lock, here a counter that all coroutines of all threads
- * add to. A coroutine never yields with the lock held: the next one on its thread that wants the
- * lock would wait for it forever.
+ * Data that the program itself shares need a lock: here a counter that all coroutines of all
+ * threads add to. A coroutine never yields with the lock held: the next one on its thread that
+ * wants the lock would wait for it forever.
  */
 #include "aco.h"
 
@@ -14,8 +14,8 @@
 #include "aco_assert_override.h"
 
 #define THREADS 4
-#define COROUTINES 8 /* of each thread, all on one share stack */
-#define ROUNDS 500   /* of each coroutine */
+#define COROUTINES 8 /* coroutines of each thread, all on one share stack */
+#define ROUNDS 500   /* rounds of each coroutine */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned long common_count; /* guarded by lock */

@@ -24,9 +24,9 @@
 
 #define TASKS 30000u            /* created in all */
 #define TASKS_ON_VALGRIND 1500u /* the same where everything takes some 30 times as long */
-#define PLACES 400u             /* for tasks at the same time */
+#define PLACES 400u             /* places for tasks at the same time */
 #define COMMON_STACKS 4u
-#define ROUNDS_MAX 24u           /* of a task */
+#define ROUNDS_MAX 24u           /* rounds of a task */
 #define DATA_MAX_SZ 1500u        /* bytes on the stack of a task */
 #define STANDALONE_ONE_IN 50u    /* tasks */
 #define OWN_STACK_SZ (16u << 10) /* bytes */
@@ -57,9 +57,9 @@ static unsigned roll(struct dice *dice, unsigned sides)
 
 struct task {
     aco_t *co;                    /* NULL in a place that is free */
-    aco_share_stack_t *own_stack; /* of a standalone one, otherwise NULL */
+    aco_share_stack_t *own_stack; /* NULL unless it is standalone */
     uint32_t seed;
-    unsigned rounds;      /* that it will do */
+    unsigned rounds;      /* rounds that it will do */
     unsigned rounds_done; /* counted by the task */
     unsigned resumes;     /* counted by the scheduler */
 };
@@ -100,7 +100,7 @@ struct scheduler {
     struct dice dice;
     unsigned tasks; /* to be created in all */
     unsigned created, started, finished, given_up;
-    unsigned long resumes, rounds; /* of the tasks destroyed so far */
+    unsigned long resumes, rounds; /* sums over the tasks destroyed so far */
 };
 
 static void create_task(struct scheduler *scheduler, struct task *task)

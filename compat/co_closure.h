@@ -41,7 +41,7 @@ struct stCoClosure_t {
 #define CO_I_EACH_14(m, s, n, x, ...) m(n, x) s() CO_I_EACH_13(m, s, n, __VA_ARGS__)
 #define CO_I_EACH_15(m, s, n, x, ...) m(n, x) s() CO_I_EACH_14(m, s, n, __VA_ARGS__)
 #define CO_I_EACH_16(m, s, n, x, ...) m(n, x) s() CO_I_EACH_15(m, s, n, __VA_ARGS__)
-/* How many arguments follow the first one. */
+/* The number of arguments after the first one. */
 #define CO_I_18TH(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, ...) r
 #define CO_I_COUNT(n, ...)                                                                         \
     CO_I_18TH(n, ##__VA_ARGS__, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Coroutines as libco has them. Each is a task of the runtime that is resumed by aco_i_resume(), so
- * everything in which tasks wait returns to where the coroutine was resumed, and the thread's loop,
- * which co_eventloop() runs, resumes it afterwards. The task is freed when the coroutine ends; the
- * stCoRoutine_t remains until co_release().
+ * Coroutines as libco has them. Each is a task of the runtime, resumed by aco_i_resume(). Whenever
+ * it waits, it returns to where it was resumed, and the thread's loop, which co_eventloop() runs,
+ * resumes it afterwards. The task is freed when the coroutine ends; the stCoRoutine_t remains until
+ * co_release().
  */
 #include "coroutine.h"
 
@@ -17,7 +17,7 @@ static __thread stCoEpoll_t *thread; /* NULL before its first call */
 
 /* ==== Threads ================================================================================ */
 
-/* Of a thread that ends: drops the tasks of its coroutines. */
+/* Drops the tasks of the coroutines of a thread that ends. */
 static int end_thread(void)
 {
     int ct_left = 0;
@@ -38,7 +38,7 @@ static stCoEpoll_t *begin_thread(void)
     if (thread != NULL && aco_i_loop != NULL) { /* no child after fork() */
         return thread;
     }
-    if (aco_i_loop != NULL && aco_i_loop->timer_fd < 0) {
+    if (aco_i_is_in_run()) {
         errno = EBUSY;
         return NULL;
     }
@@ -80,7 +80,7 @@ struct stShareStack_t {
     aco_share_stack_t *stacks[1];
 };
 
-static stShareStack_t *newest; /* atomic; so that tools that search for leaks find all of them */
+static stShareStack_t *newest; /* atomic; a list by which leak checkers find all of them */
 
 PUBLIC stShareStack_t *co_alloc_sharestack(int ct, int sz)
 {
@@ -108,7 +108,7 @@ PUBLIC stShareStack_t *co_alloc_sharestack(int ct, int sz)
     return made;
 }
 
-/* Tells the tasks of coroutines from others. They are not joined, so it is never called. */
+/* Marks the tasks of coroutines. These are not joined, so it is never called. */
 static void is_coroutine(void *, void *)
 {
 }
@@ -122,7 +122,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* Gives a coroutine a task; whether there is memory for one. */
+/* Gives a coroutine a task. Returns whether there is memory for one. */
 static bool make_task(stCoRoutine_t *co)
 {
     stShareStack_t *shared = co->share_stack;
@@ -176,6 +176,11 @@ static void check(const char *call, const stCoRoutine_t *co)
     }
 }
 
+static void fail_to_end(const char *call)
+{
+    aco_i_misuse_of(call, "the coroutine waits for a lock or a helper thread: let it go on first");
+}
+
 PUBLIC void co_resume(stCoRoutine_t *co)
 {
     check("co_resume", co);
@@ -211,14 +216,12 @@ PUBLIC void co_reset(stCoRoutine_t *co)
     }
     if (co->task == NULL) {
         if (co->thread != thread || !make_task(co)) {
-            aco_i_misuse_of("co_reset", "another thread's, or no memory: release it");
+            aco_i_misuse_of("co_reset", "another thread owns it, or memory is out: release it");
         }
     } else {
         co->task->fn = run; /* messages have named it by another function */
         if (aco_i_restart("co_reset", co->task) != 0) {
-            aco_i_misuse_of("co_reset",
-                            "the coroutine waits for a lock or a helper thread: let it "
-                            "go on first");
+            fail_to_end("co_reset");
         }
     }
     co->has_begun = false;
@@ -228,13 +231,11 @@ PUBLIC void co_release(stCoRoutine_t *co)
 {
     check("co_release", co);
     if (co->task != NULL && aco_i_drop("co_release", co->task) != 0) {
-        aco_i_misuse_of("co_release",
-                        "the coroutine waits for a lock or a helper thread: let it "
-                        "go on first");
+        fail_to_end("co_release");
     }
     if (co->thread != NULL) {
         if (co->thread != thread) {
-            aco_i_misuse_of("co_release", "the coroutine is another thread's: leave it to that");
+            aco_i_misuse_of("co_release", "the coroutine is another thread's: release it there");
         }
         *(co->prev != NULL ? &co->prev->next : &thread->first) = co->next;
         if (co->next != NULL) {
@@ -365,7 +366,7 @@ PUBLIC int co_register_fd(int)
 PUBLIC void co_set_default_timeout(int timeout)
 {
     int64_t ns = timeout <= 0 ? NO_DEADLINE : static_cast<int64_t>(timeout) * NS_A_MS;
-    __atomic_store_n(&aco_i_default_patience, ns, __ATOMIC_RELAXED);
+    __atomic_store_n(&aco_i_default_wait_limit, ns, __ATOMIC_RELAXED);
 }
 
 PUBLIC void co_log_err(const char *format, ...)

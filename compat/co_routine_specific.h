@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Variables of which each coroutine has one of its own, and each thread outside of coroutines.
+ * Variables with a value for each coroutine, and for each thread outside of coroutines.
  *
  *     struct request_t { int id; };
  *     CO_ROUTINE_SPECIFIC(request_t, request)
@@ -14,7 +14,8 @@
 
 #include "co_routine.h"
 
-/* The memory of the running coroutine for a variable; NULL with errno. `key` is 0 at first. */
+/* Returns the memory of the running coroutine for a variable; NULL with errno. `*key` is 0 at
+ * first. */
 void *co_i_specific(uintptr_t *key, size_t sz);
 
 template <class T> struct co_i_specific_t {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the sources of the compatibility layer share. Programs include co_routine.h. */
+/* Internals that the sources of the compatibility layer share. Programs include co_routine.h. */
 #ifndef ACO_COMPAT_COROUTINE_H
 #define ACO_COMPAT_COROUTINE_H
 
@@ -8,10 +8,9 @@
 #include "aco_runtime.h"
 
 extern "C" {
-#include "../internal.h"
+#include "extension.h"
 }
 
-/* What other libraries than this one must not call. */
 #define PUBLIC __attribute__((visibility("default")))
 
 /* A block for a variable of CO_ROUTINE_SPECIFIC, whose bytes follow. */
@@ -34,7 +33,7 @@ struct stCoRoutine_t {
     const void **values; /* by key */
     size_t ct_values;
     specific_t *specifics;
-    variable_t *variables; /* in the order of the list; NULL: none is its own */
+    variable_t *variables; /* in the order of the list; NULL: it has none of its own */
     stShareStack_t *share_stack;
     size_t stack_sz;
     bool has_begun;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * getenv(), setenv() and unsetenv() of the names that co_set_env_list() lists: each coroutine with
- * hooks has values of its own for them. Calls for all else are libc's.
+ * hooks has values of its own for them. All other calls are libc's.
  */
 #include "coroutine.h"
 
@@ -16,7 +16,7 @@ struct names_t {
     char *names[1];
 };
 
-static names_t *listed; /* NULL: none; is never changed then */
+static names_t *listed; /* NULL: none; once set, it never changes */
 
 PUBLIC void co_set_env_list(const char *names[], size_t ct)
 {
@@ -36,8 +36,7 @@ PUBLIC void co_set_env_list(const char *names[], size_t ct)
     }
 }
 
-/* The number of a name whose values are coroutines' own, plus one, if the caller is one with hooks;
- * else 0. */
+/* The index of a listed name, plus one, if the caller is a coroutine with hooks; else 0. */
 static size_t find(const char *name)
 {
     const names_t *names = __atomic_load_n(&listed, __ATOMIC_ACQUIRE);
@@ -50,8 +49,8 @@ static size_t find(const char *name)
     return 0;
 }
 
-/* Not by libc's getenv(), which to find by dlsym() would be too early for an allocator that calls
- * this one when it starts. */
+/* Does not call libc's getenv(): an allocator may call this one as it starts, too early for
+ * dlsym(). */
 static char *value_of_process(const char *name)
 {
     size_t sz = strlen(name);
@@ -71,7 +70,7 @@ static char *value_of(const char *name, size_t number)
                : value_of_process(name);
 }
 
-/* Gives the running coroutine a value of its own, which it frees; 0, or -1 with ENOMEM. */
+/* Gives the running coroutine a value of its own, which it then owns. 0, or -1 with ENOMEM. */
 static int set(size_t number, char *value)
 {
     stCoRoutine_t *co = co_i_running();

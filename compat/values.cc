@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Values that each coroutine has of its own: by keys of pthreads, and CO_ROUTINE_SPECIFIC. */
+/* Values of coroutines: by keys of pthreads, and of CO_ROUTINE_SPECIFIC. */
 #include "coroutine.h"
 
 #include "co_routine_specific.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST_CT 8 /* keys for which there is room at first */
+#define FIRST_CT 8 /* keys for which a coroutine has room at first */
 
 static bool make_room(stCoRoutine_t *co, size_t key)
 {
@@ -26,7 +26,7 @@ static bool make_room(stCoRoutine_t *co, size_t key)
     return true;
 }
 
-/* Returns an error's number, as pthread_setspecific(). */
+/* Returns an error number, as pthread_setspecific() does. */
 PUBLIC int co_setspecific(pthread_key_t key, const void *value)
 {
     stCoRoutine_t *co = co_i_running();
@@ -59,13 +59,13 @@ void co_i_free_values(stCoRoutine_t *co)
     free(co->values);
 }
 
-/* Of a thread outside of coroutines. */
+/* Frees the value of a thread outside of coroutines. */
 static void free_of_thread(void *data)
 {
     free(static_cast<specific_t *>(data) - 1);
 }
 
-/* The key of a variable, plus one; 0 with errno. */
+/* Makes the key of a variable. Returns it plus one; 0 with errno. */
 static uintptr_t make_key(uintptr_t *key)
 {
     pthread_key_t made;

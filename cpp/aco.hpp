@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * aco for C++: coroutines, generators, and tasks that wait, without void *. C++17; what needs C++20
- * is there with -std=c++20. Relies on the headers in aco/, each of which may be included alone:
+ * aco for C++: coroutines, generators, and tasks that wait, without void *. C++17; -std=c++20 adds
+ * the parts that need C++20. Relies on the headers in aco/, each of which may be included alone:
  *
  *   coroutine.hpp  coroutine: a coroutine with a callable as its entry. Without the runtime
  *   generator.hpp  generator: an input range. Without the runtime
@@ -10,16 +10,17 @@
  *   sync.hpp       mutex, shared_mutex, condition_variable, semaphore, latch, once_flag, task_local
  *   channel.hpp    channel
  *   await.hpp      C++20: co_await of tasks, channels, time and descriptors; await, future
- *   asio.hpp       use_task, for Boost.Asio: included here if an Asio header was before
+ *   asio.hpp       use_task, for Boost.Asio: included here if an Asio header comes before
  *
  * Rules
  *   - A wait that fails throws std::system_error: ETIMEDOUT after a deadline, ECANCELED in a task
  *     that was cancelled, EPIPE for a closed channel. Nothing has happened then.
- *   - An exception leaves a task only by join(); one of a task that nobody joins is dropped. A task
- *     is never unwound by force.
+ *   - An exception leaves a task only by join(); that of a task that is never joined is dropped. A
+ *     task is never unwound by force.
  *   - A task may wait while it handles an exception, or while one unwinds it.
- *   - With -fno-exceptions, a wait that fails ends the process: use the calls of aco_runtime.h
- *     where one may. Coroutines and generators that have not ended are destroyed, not unwound.
+ *   - With -fno-exceptions, a wait that fails ends the process: use the calls of aco_runtime.h for
+ *     waits that may fail. Coroutines and generators that have not ended are destroyed, not
+ *     unwound.
  *   - Programs link with the runtime, and with extra/cancel for coroutine and generator.
  */
 #ifndef ACO_HPP

@@ -67,7 +67,7 @@ static void job(void)
 
 static aco_t *accept_job(aco_t *main_co, aco_share_stack_t *stack, int number, int *step)
 {
-    /* All of the room that the aco_t does not need is for its frames: they fit, so nothing grows. */
+    /* The aco_t leaves the rest of the room to its frames: they fit, so nothing grows. */
     size_t save_stack_sz = ROOM_SZ - (sizeof(aco_t) + 15) / 16 * 16;
     aco_t *co = aco_try_create(main_co, stack, save_stack_sz, job, step);
     if (co == NULL) {

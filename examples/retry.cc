@@ -25,7 +25,7 @@ struct Sender {
     const char *fault;
 };
 
-/* What the exception says that is being handled. */
+/* Prints the text of the exception that is being handled. */
 void tell(const char *name, const char *before)
 {
     try {

@@ -4,11 +4,11 @@
 // A scheduler of tasks, each of which runs until it lets another one run: by aco_yield_to(), the
 // direct way from one coroutine to the next, beside aco_yield().
 /*
- * Of the tasks that are ready, one of the most urgent runs; those of one priority take turns. A
- * task that passes its turn on goes straight to the next one. Only when none is ready, or when one
- * ends, the main coroutine runs, and lets the time pass to the first timer. Time is a number here:
- * a step of work takes a unit of it. With a clock, "the first timer" would be a timeout of
- * epoll_wait(). It prints:
+ * The most urgent of the ready tasks runs; those of one priority take turns. A task that passes its
+ * turn on goes straight to the next one. The main coroutine runs only when no task is ready, or
+ * when one ends, and lets the time pass to the first timer. Time is a number here: a step of work
+ * takes a unit of it. With a clock, "the first timer" would be a timeout of epoll_wait().
+ * It prints:
  *
  *      0 alarm set
  *      0 A works

@@ -17,7 +17,7 @@
 
 #include <pthread.h>
 
-/* Whose turn it is; the coroutine is detached whenever the mutex is free. */
+/* The thread whose turn it is; the coroutine is detached whenever the mutex is free. */
 static struct {
     pthread_mutex_t mutex;
     pthread_cond_t changed;

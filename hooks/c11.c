@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Threads of C11: in libc these are pthreads under other names, which it calls inside of itself. So
- * are they here; only the results differ.
+ * Threads of C11. libc implements them by pthreads, which it calls internally, past the hooks.
+ * These call the hooks of pthreads, and translate the results.
  */
 #include "internal.h"
 
@@ -82,7 +82,7 @@ HOOK(int, thrd_join, (pthread_t thread, int *result), (thread, result), thrd_err
     return result_of(error);
 }
 
-/* -1 says that a signal came, and less that it failed. */
+/* Returns -1 if a signal came, and less if it failed. */
 HOOK(int, thrd_sleep, (const struct timespec *t, struct timespec *left), (t, left), -2)
 {
     if (!is_in_task()) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What closes a number. Waits of tasks for it end before the kernel can give it away again,
- * whichever thread closes it.
+ * Calls that close a descriptor. They end the waits of tasks for it, whichever thread closes it,
+ * before the kernel can give its number to another file.
  *
- * After vfork() a child shares the memory of its parent, but not the descriptors: there, each call
+ * A child after vfork() shares the memory of its parent, but not the descriptors: there, each call
  * is libc's.
  */
 #include "internal.h"
@@ -12,13 +12,13 @@
 
 HOOKS_OF(close);
 
-/* Whether tasks may wait for a number that the caller closes. */
+/* Whether tasks may wait for a descriptor that the caller closes. */
 static int may_be_waited_for(int fd)
 {
     return fd >= 0 && aco_i_is_known(fd) && !aco_i_is_in_child();
 }
 
-/* ==== Numbers ================================================================================ */
+/* ==== Descriptors ============================================================================ */
 
 HOOK(int, close, (int fd), (fd), syscall(SYS_close, fd))
 {
@@ -60,12 +60,11 @@ static int do_copy(void *arg)
 
 /* ==== Streams ================================================================================ */
 
-/* Which number a stream has; -1: none that tasks may wait for. */
+/* The descriptor of a stream; -1: none that tasks may wait for. */
 static int number_of(FILE *stream)
 {
-    int error = errno;
+    KEEP_ERRNO();
     int fd = stream != NULL ? fileno(stream) : -1;
-    errno = error;
     return may_be_waited_for(fd) ? fd : -1;
 }
 
@@ -77,7 +76,7 @@ HOOK(int, fclose, (FILE * stream), (stream), refuse(ENOSYS))
     if (fd < 0) {
         return real_fclose(stream);
     }
-    fflush(stream); /* which may wait; what it leaves, fclose() reports */
+    fflush(stream); /* may wait; fclose() reports its failure */
     return aco_i_close_by(fd, do_fclose, stream);
 }
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Conditions. A task waits in the hooks' own queue, threads in libc's, and signals go to both: of
- * several who wait, one of each may wake. Conditions that are shared by processes remain libc's
- * business.
+ * Conditions. Tasks wait in the hooks' own queue, threads in libc's, and a signal goes to both, so
+ * it may wake one of each. Conditions that processes share are left to libc.
  */
 #include "waiting.h"
 

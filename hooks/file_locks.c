@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Locks of files. Those of fcntl() belong to the process or the open file, and those of flock() to
- * the open file, so another thread can wait for them. If the task gives up, a signal ends that
- * call, and the task learns whether it got the lock first.
+ * Locks of files. fcntl() locks belong to the process or the open file, and flock() locks to the
+ * open file, so another thread can wait for them. If the task gives up, a signal ends the call of
+ * that thread, and the task learns whether it got the lock first.
  */
 #include "waiting.h"
 
@@ -22,8 +22,8 @@ static void do_nothing(int number)
     (void)number;
 }
 
-/* A real-time signal that the program does not use, from the last one down; 0: there is none. It is
- * only sent to threads of these hooks. */
+/* The last real-time signal that the program does not use; 0: there is none. It is sent only to
+ * threads of these hooks. */
 static int take_signal(void)
 {
     lock(&signal_lock);
@@ -43,7 +43,7 @@ static int take_signal(void)
 
 /* ==== Waiting ================================================================================ */
 
-/* Of the kernel, where addresses have 32 bits and offsets, too. */
+/* The kernel's structure where addresses and offsets have 32 bits. */
 typedef struct {
     short type, whence;
     long start, length;
@@ -56,7 +56,7 @@ typedef struct {
     caller_t caller;
     int fd;
     fcntl_t fcntl; /* NULL: flock() */
-    int command;   /* of either */
+    int command;   /* for fcntl() or flock() */
     int signal;
     int result, error;
     union {
@@ -133,7 +133,7 @@ int hook_flock(int fd, int operation)
 
 /* ==== fcntl() and lockf() ==================================================================== */
 
-/* The same command without waiting; 0: it is another one. */
+/* The variant of a command that does not wait; 0: the command never waits. */
 static int at_once(int command)
 {
     switch (command) {
@@ -164,7 +164,8 @@ static int lock_range(fcntl_t function, int fd, int command, void *arg, size_t s
     return wait_for_lock(l);
 }
 
-/* What `arg` points to is small with F_SETLKW, and in fcntl() with locks of open files, too. */
+/* The size of what `arg` points to: F_SETLKW takes the small structure, and so does fcntl(), unlike
+ * fcntl64(), with locks of open files. */
 static size_t size_for(int command, int is_fcntl64)
 {
     int is_small = command == 7 || (command == F_OFD_SETLKW && !is_fcntl64);
@@ -177,7 +178,7 @@ static size_t size_for(int command, int is_fcntl64)
 #define SYS_FCNTL SYS_fcntl64
 #endif
 
-/* The argument may be a number, or missing. */
+/* The argument may also be an integer, or missing. */
 #define HOOK_FCNTL(name, is_64)                                                                    \
     HOOK(int, name, (int fd, int command, void *arg), (fd, command, arg),                          \
          syscall(SYS_FCNTL, fd, command, arg))                                                     \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Files: reading and writing at an offset, syncing, and opening what may block. */
+/* Files: reading and writing at an offset, syncing, and opening, which may block. */
 #include "internal.h"
 
 #include <sys/stat.h>
@@ -8,12 +8,8 @@ HOOKS_OF(files);
 
 /* ==== At an offset =========================================================================== */
 
-static ssize_t write_at(int fd, const struct iovec *iov, int ct, int64_t offset)
-{
-    return aco_i_file_write(fd, iov, ct, offset);
-}
-
-/* What has no valid offset or count fails at once in libc's own function. */
+/* Whether the runtime takes the call. With an invalid offset or count, libc's function fails at
+ * once. */
 static int is_right(const struct iovec *iov, int ct, int64_t offset)
 {
     return is_in_task() && offset >= 0 && ct >= 0 && ct <= IOV_MAX && (ct == 0 || iov != NULL);
@@ -50,7 +46,7 @@ static int is_right(const struct iovec *iov, int ct, int64_t offset)
     HOOK(ssize_t, pwritev##P, (int fd, const struct iovec *iov, int ct, offset_t offset),          \
          (fd, iov, ct, offset), refuse(ENOSYS))                                                    \
     {                                                                                              \
-        return is_right(iov, ct, offset) ? write_at(fd, iov, ct, offset)                           \
+        return is_right(iov, ct, offset) ? aco_i_file_write(fd, iov, ct, offset)                   \
                                          : real_pwritev##P(fd, iov, ct, offset);                   \
     }                                                                                              \
     _Static_assert(1, "")
@@ -121,10 +117,9 @@ static int may_block(int directory, const char *path, int flags)
     if (!is_in_task() || (flags & (O_NONBLOCK | O_PATH | O_DIRECTORY)) != 0) {
         return 0;
     }
-    int error = errno;
-    int is_there = fstatat(directory, path, &status, 0) == 0;
-    errno = error;
-    return is_there && (S_ISFIFO(status.st_mode) || S_ISCHR(status.st_mode));
+    KEEP_ERRNO();
+    return fstatat(directory, path, &status, 0) == 0 &&
+           (S_ISFIFO(status.st_mode) || S_ISCHR(status.st_mode));
 }
 
 static int open_by_helper(int directory, const char *path, int flags, unsigned mode)
@@ -132,25 +127,24 @@ static int open_by_helper(int directory, const char *path, int flags, unsigned m
     size_t path_sz = strlen(path) + 1;
     opening_t *opening = (opening_t *)aco_i_allocate(sizeof(*opening) + path_sz);
     if (opening == NULL) {
-        errno = ENOMEM;
-        return -1;
+        return (int)refuse(ENOMEM);
     }
     *opening = (opening_t){directory, flags, -1, mode};
     memcpy(opening->path, path, path_sz);
     void *result;
-    outcome_t outcome = aco_i_offload(HELPERS_FOR_PROCESSES, do_open, opening, discard_opening,
-                                      &result);
+    outcome_t outcome = aco_i_offload(HELPERS_FOR_LONG, do_open, opening, discard_opening, &result);
     if (outcome != WAIT_EVENT) {
         return aco_i_result(outcome);
     }
-    int fd = opening->fd, error = errno;
+    KEEP_ERRNO();
+    int fd = opening->fd;
     aco_i_release(opening);
-    errno = error;
     return fd;
 }
 
-/* The calls for files of any size with `L` 64, else below 2 GiB. Those of libc take a mode if the
- * flags say so; here it is taken and passed on always, as the processors at hand let it. */
+/* The calls for files of any size if `L` is 64, else for those below 2 GiB. libc's functions take a
+ * mode only with some flags; these take and pass it on always, which the calling conventions of all
+ * supported processors allow. */
 #define HOOKS_OPEN(L)                                                                              \
     HOOK(int, openat##L, (int directory, const char *path, int flags, unsigned mode),              \
          (directory, path, flags, mode), syscall(SYS_openat, directory, path, flags, mode))        \

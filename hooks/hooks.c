@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The start of the hooks. A constructor finds libc's functions and gives the runtime those that it
- * calls itself. Hooks called before that find theirs on their own.
+ * calls itself. A hook that is called earlier finds libc's function by itself.
  */
 #include "waiting.h"
 
@@ -17,11 +17,10 @@ static __thread int is_finding __attribute__((tls_model("initial-exec")));
 
 static EARLY void *find(const char *name)
 {
-    int error = errno;
+    KEEP_ERRNO();
     is_finding = 1;
     void *found = dlsym(RTLD_NEXT, name);
     is_finding = 0;
-    errno = error;
     return found;
 }
 
@@ -55,7 +54,7 @@ static void give_to_runtime(void)
 
 /* ==== Whether they work ====================================================================== */
 
-/* The first hook that is not what libraries find by its name; NULL if there is none. */
+/* The first hook whose name leads libraries to another function; NULL if there is none. */
 static const hook_t *first_unreached(void)
 {
     for (const hook_t *hook = aco_i_first_hook; hook < aco_i_behind_hooks; hook++) {
@@ -84,7 +83,7 @@ static void check_hooks(void)
     }
 }
 
-/* Refers to all objects, so that a linker takes all of an archive or none. */
+/* References to all objects, so that a linker takes all of an archive or none. */
 HIDDEN const char *const aco_i_hooks_of[] = {
 #define X(file) &aco_i_hooks_of_##file,
     HOOKS_FILES(X)
@@ -100,7 +99,7 @@ int aco_i_is_in_child(void)
     return getpid() != process;
 }
 
-/* The runtime itself sees to it that its tasks and descriptors are left to the parent. */
+/* The runtime itself leaves its tasks and descriptors to the parent. */
 static void begin_child(void)
 {
     process = getpid();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the sources of the hooks share: how a hook is defined, how it knows that it is called in a
- * task, and how it reaches libc's function.
+ * Internals that the sources of the hooks share: how a hook is defined, how it knows that a task
+ * calls it, and how it reaches libc's function.
  *
- *   hooks.c      the start: libc's functions are found, and the runtime is told of them
+ *   hooks.c      the start: finds libc's functions and gives them to the runtime
  *   io.c         input and output; files.c: files; poll.c: waits for several descriptors
- *   close.c      closing and what is like it; settings.c: what changes how long calls wait
+ *   close.c      closing and similar; settings.c: calls that change how long others wait
  *   time.c       time and signals; time64.c: other names for times of 64 bits
- *   waiting.c    who waits for a lock and similar; mutexes.c, rwlocks.c, conditions.c, semaphores.c
+ *   waiting.c    queues for locks and similar; mutexes.c, rwlocks.c, conditions.c, semaphores.c
  *   threads.c    joining, and calls by threads of their own; c11.c: the names of C11
  *   keys.c       values of threads
  *   names.c      name look-ups; resolver.c: their state
@@ -18,7 +18,7 @@
 
 #undef _FORTIFY_SOURCE /* its inline functions have the names of hooks */
 
-#include "../internal.h"
+#include "extension.h"
 
 #include "aco_hooks.h"
 
@@ -28,8 +28,8 @@
 #include <time.h>
 
 /*
- * Of the runtime, whose library is loaded when the program starts: one load, without a call. NULL
- * in a child after fork().
+ * The runtime's: its library is loaded when the program starts, so access is one load, without a
+ * call. NULL in a child after fork().
  */
 extern __thread loop_t *aco_i_loop __attribute__((tls_model("initial-exec")));
 
@@ -41,11 +41,12 @@ static inline int is_in_task(void)
            !loop->running->is_unhooked;
 }
 
-/* Whether the caller is a child after vfork(), which has its parent's memory but descriptors of its
- * own. */
+/* Whether the caller is a child after vfork(), which shares its parent's memory but has descriptors
+ * of its own. */
 HIDDEN int aco_i_is_in_child(void);
 
-/* The linker keeps it under --gc-sections. By the bounds of its section alone, lld would not. */
+/* Makes the linker keep an object under --gc-sections. The bounds of its section alone do not make
+ * lld keep it. */
 #if defined(__has_attribute)
 #if __has_attribute(retain)
 #define RETAIN __attribute__((retain))
@@ -55,32 +56,33 @@ HIDDEN int aco_i_is_in_child(void);
 #define RETAIN
 #endif
 
-/* A hook. The section "aco_hooks" is an array of them, in which hooks.c finds all. */
+/* A hook. The section "aco_hooks" is the array of all hooks, which hooks.c walks. */
 typedef struct {
     const char *name;
     void *hook;
-    void *real; /* where the pointer to libc's function is */
+    void *real; /* address of the pointer to libc's function */
 } hook_t;
 
 #define HOOK_ENTRY(name, real)                                                                     \
     static RETAIN hook_t entry_##name __attribute__((                                              \
         used, section("aco_hooks"), aligned(sizeof(void *)))) = {#name, (void *)hook_##name, real}
 
-/* Of functions that TSan calls while it starts. */
+/* For functions that TSan calls while it starts. */
 #define EARLY __attribute__((no_sanitize_thread))
 
-/* Points `*real` to libc's function of a name, and says whether it did. It can't if there is none,
- * and while this thread is looking for another one: then the loader or an allocator calls. */
+/* Points `*real` to libc's function of a name, and returns whether it did. It fails if there is
+ * none, and while this thread looks for another one: then the loader or an allocator is the
+ * caller. */
 HIDDEN int aco_i_find_real(const char *name, void *real);
 
 /*
  * HOOK(type, name, (parameters), (arguments), otherwise) { ... }
  *
- * Defines the function `name` of libc with the body that follows. In that, real_NAME is libc's own.
- * Before this can be had, calls of it evaluate `otherwise`, with the names of the parameters; that
- * is a system call, or an error by refuse(). The C name of the hook is hook_NAME, so no declaration
- * or macro of a header matters. It is weak: where libc is linked statically, some of its functions
- * are there anyway, and the message of hooks.c is clearer than the linker's.
+ * Defines the function `name` of libc with the body that follows. In the body, real_NAME is libc's
+ * own function. Until that is found, a call of real_NAME evaluates `otherwise`, with the names of
+ * the parameters: a system call, or an error by refuse(). The C name of the hook is hook_NAME,
+ * which no declaration or macro of a header touches. It is weak: where libc is linked statically,
+ * some of its functions are there anyway, and the message of hooks.c is clearer than the linker's.
  */
 #define HOOK(type, name, params, args, otherwise)                                                  \
     static type first_##name params;                                                               \
@@ -93,7 +95,7 @@ HIDDEN int aco_i_find_real(const char *name, void *real);
     }                                                                                              \
     type hook_##name params
 
-/* The same function under another name of libc, which is the same there, too. */
+/* The same hook for another name that libc has for the function. */
 #define HOOK_ALIAS(alias_name, name)                                                               \
     extern SHARED __typeof__(hook_##name) hook_##alias_name __asm__(#alias_name)                   \
         __attribute__((weak, alias(#name)));                                                       \
@@ -102,6 +104,11 @@ HIDDEN int aco_i_find_real(const char *name, void *real);
 /* ==== Times ================================================================================== */
 
 #define SECOND INT64_C(1000000000) /* ns */
+
+static inline struct timespec timespec_of(int64_t ns)
+{
+    return (struct timespec){(time_t)(ns / SECOND), (long)(ns % SECOND)};
+}
 
 static inline int is_valid_time(const struct timespec *t)
 {
@@ -114,7 +121,7 @@ static inline int64_t ns_of(const struct timespec *t)
     return s >= INT64_MAX / SECOND ? INT64_MAX : s * SECOND + t->tv_nsec;
 }
 
-/* When a wait ends that may take this time: NO_DEADLINE with NULL, 0 for no time. */
+/* The end of a wait that may take this time: NO_DEADLINE with NULL, 0 for no time. */
 static inline int64_t end_of(const struct timespec *t)
 {
     return t == NULL ? NO_DEADLINE : ns_of(t) == 0 ? 0 : aco_i_after(ns_of(t));
@@ -123,9 +130,10 @@ static inline int64_t end_of(const struct timespec *t)
 static inline struct timespec left_until(int64_t until)
 {
     int64_t left = until == 0 ? 0 : until - aco_i_clock();
-    left = left < 0 ? 0 : left;
-    return (struct timespec){(time_t)(left / SECOND), (long)(left % SECOND)};
+    return timespec_of(left < 0 ? 0 : left);
 }
+
+/* ==== errno ================================================================================== */
 
 static inline long refuse(int error)
 {
@@ -133,8 +141,33 @@ static inline long refuse(int error)
     return -1;
 }
 
-/* The other sources; each defines HOOKS_OF(its name). hooks.c refers to all, so that a linker takes
- * all objects of an archive or none. */
+/* ==== Values of tasks ======================================================================== */
+
+/* A key of the runtime, created when a task sets the first value. */
+typedef struct {
+    aco_key_t key;
+    int is_made; /* atomic */
+    lock_t lock;
+} lazy_key_t;
+
+/* Returns whether the key is there now. */
+static inline int make_key(lazy_key_t *key, void (*destroy)(void *value))
+{
+    lock(&key->lock);
+    if (!key->is_made) {
+        __atomic_store_n(&key->is_made, aco_key_create(&key->key, destroy) == 0, __ATOMIC_RELEASE);
+    }
+    unlock(&key->lock);
+    return key->is_made;
+}
+
+static inline void *value_of_key(const lazy_key_t *key)
+{
+    return __atomic_load_n(&key->is_made, __ATOMIC_ACQUIRE) ? aco_getspecific(key->key) : NULL;
+}
+
+/* The other sources, each of which defines HOOKS_OF(its name). hooks.c refers to all of them, so
+ * that a linker takes all objects of an archive or none. */
 #define HOOKS_FILES(X)                                                                             \
     X(io)                                                                                          \
     X(files)                                                                                       \

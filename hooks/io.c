@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Input and output of what is not a file alone, as the runtime does it. */
+/* Input and output on descriptors of any kind, as the runtime does it. */
 #include "internal.h"
 
 #include <sys/epoll.h>
@@ -87,16 +87,11 @@ HOOK(ssize_t, recvmsg, (int fd, struct msghdr *msg, int flags), (fd, msg, flags)
 /* Takes the error that is pending at a socket, as recvmmsg() does before all else. */
 static int take_error(int fd)
 {
-    int error = 0;
-    socklen_t sz = sizeof(error);
-    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &sz) == 0 && error != 0) {
-        errno = error;
-        return -1;
-    }
-    return 0;
+    int error = socket_option(fd, SO_ERROR);
+    return error > 0 ? (int)refuse(error) : 0;
 }
 
-/* As the kernel does it: `timeout` is looked at after each message, and never ends a wait. */
+/* As in the kernel, `timeout` is checked after each message, and never ends a wait. */
 static int receive_messages(int fd, struct mmsghdr *messages, unsigned ct, int flags,
                             struct timespec *timeout)
 {
@@ -236,37 +231,35 @@ HOOK(ssize_t, sendfile, (int fd, int in, int32_t *offset, size_t sz), (fd, in, o
 }
 #endif
 
-/* Both ends of a splice(). */
+/* The two ends of a splice(). */
 typedef struct {
     struct pollfd fds[2];
     int64_t *offsets[2];
     unsigned flags;
     mode_t kinds[2];   /* S_IFSOCK and so on */
     int is_patient[2]; /* the kernel would wait for it */
-    int64_t until;     /* when the timeout of a socket ends that */
+    int64_t until;     /* when the timeout of a socket ends the wait */
 } splice_t;
 
 static ssize_t move(const splice_t *s, size_t sz, unsigned flags);
 
-/* Whether the flag SPLICE_F_NONBLOCK counts for an end: for pipes, and for local connections. */
+/* Whether SPLICE_F_NONBLOCK counts for an end: it does for pipes and local connections. */
 static int knows_flag(int fd, mode_t kind)
 {
-    int domain = 0;
-    socklen_t sz = sizeof(domain);
-    return kind == S_IFIFO ||
-           (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &sz) == 0 && domain == AF_UNIX);
+    return kind == S_IFIFO || socket_option(fd, SO_DOMAIN) == AF_UNIX;
 }
 
-/* When the timeout of a socket ends the wait for an end. */
+/* The time at which the timeout of a socket ends the wait for an end. */
 static int64_t end_of_wait(int fd, int is_output)
 {
     fd_t *entry = aco_i_fd(fd);
-    int64_t patience = entry == NULL ? NO_DEADLINE
-                                     : aco_i_patience(fd, entry, is_output ? EPOLLOUT : EPOLLIN);
-    return patience == NO_DEADLINE ? NO_DEADLINE : aco_i_after(patience);
+    int64_t wait_limit = entry == NULL
+                             ? NO_DEADLINE
+                             : aco_i_wait_limit(fd, entry, is_output ? EPOLLOUT : EPOLLIN);
+    return wait_limit == NO_DEADLINE ? NO_DEADLINE : aco_i_after(wait_limit);
 }
 
-/* Looks at both ends; 0: they are none that splice() waits for. */
+/* Fills in the state of both ends. Returns whether splice() waits for such ends. */
 static int look_at_ends(splice_t *s)
 {
     for (int i = 0; i < 2; i++) {
@@ -290,7 +283,8 @@ static int look_at_ends(splice_t *s)
     return s->kinds[0] == S_IFIFO || s->kinds[1] == S_IFIFO;
 }
 
-/* Until all ends that the kernel would wait for are ready; -1 with errno, EAGAIN after a timeout. */
+/* Waits until all ends that the kernel would wait for are ready. -1 with errno, EAGAIN after a
+ * timeout. */
 static int wait_for_ends(const splice_t *s)
 {
     for (;;) {
@@ -316,7 +310,7 @@ static int wait_for_ends(const splice_t *s)
     }
 }
 
-/* Whether the pipe has more, and the socket no error, which is left for the next call. */
+/* Whether the pipe has more, and the socket no error: the next call reports that. */
 static int has_more(const splice_t *s)
 {
     struct pollfd fds[2];
@@ -325,14 +319,11 @@ static int has_more(const splice_t *s)
            (fds[1].revents & POLLERR) == 0;
 }
 
-/* A socket takes at once what poll() tells of, but may wait for the rest: it gets a page at a time
- * as long as there is something in the pipe. */
+/* A socket takes at once as much as poll() promises, but may wait for the rest: it gets a page at a
+ * time as long as the pipe has something. */
 static ssize_t splice_in_task(const splice_t *s, size_t sz)
 {
-    int type = 0;
-    socklen_t type_sz = sizeof(type);
-    int is_socket = getsockopt(s->fds[1].fd, SOL_SOCKET, SO_TYPE, &type, &type_sz) == 0 &&
-                    type == SOCK_STREAM;
+    int is_socket = socket_option(s->fds[1].fd, SO_TYPE) == SOCK_STREAM;
     size_t done = 0;
     do {
         size_t part = is_socket && sz - done > SPLICE_CHUNK ? SPLICE_CHUNK : sz - done;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Values of pthread keys. They are the task's for the keys of certain libraries, which keep state
- * of a thread across calls that wait. A key belongs to the library that calls pthread_key_create().
- * It is a key of libc, too, for the values that threads have outside of tasks.
+ * Values of pthread keys. Certain libraries keep the state of a thread across calls that wait: each
+ * task has values of its own for their keys. A key belongs to the library that calls
+ * pthread_key_create(). libc has the same key, for the values of threads outside of tasks.
  */
 #include "internal.h"
 
@@ -50,7 +50,7 @@ static EARLY int is_named(const char *file)
     return 0;
 }
 
-/* Whether code at an address is that of one of the libraries. */
+/* Whether an address lies in the code of one of the libraries. */
 static EARLY int is_owner(const void *address)
 {
     Dl_info info;
@@ -62,11 +62,11 @@ static EARLY int is_owner(const void *address)
 typedef void (*destructor_t)(void *value);
 
 static struct {
-    unsigned generation; /* atomic; odd: the key is one whose values are a task's */
+    unsigned generation; /* atomic; odd: tasks have values for the key */
     destructor_t destructor;
 } keys[CT_KEYS];
 
-/* The values of a task are one value of the runtime's. */
+/* All values of a task. The runtime keeps them as one value. */
 typedef struct {
     unsigned ct;
     struct {
@@ -75,15 +75,14 @@ typedef struct {
     } of[];
 } values_t;
 
-static aco_key_t values_key; /* made before the first of such keys */
-static int has_values_key;
+static lazy_key_t values_key; /* made before the first key of those libraries */
 
 static inline unsigned generation_of(pthread_key_t key)
 {
     return key < CT_KEYS ? __atomic_load_n(&keys[key].generation, __ATOMIC_ACQUIRE) : 0;
 }
 
-/* Whether the value of the caller is its task's. */
+/* Whether the caller is a task that has a value of its own for the key. */
 static inline int is_of_task(pthread_key_t key)
 {
     return is_in_task() && (generation_of(key) & 1) != 0;
@@ -91,10 +90,10 @@ static inline int is_of_task(pthread_key_t key)
 
 static values_t *values_of_task(void)
 {
-    return (values_t *)aco_getspecific(values_key);
+    return (values_t *)aco_getspecific(values_key.key);
 }
 
-/* Destructors may use values, and set them, for which the array may have to grow. */
+/* Destructors may read and set values, which may make the array grow. */
 static int run_round(void)
 {
     int has_run = 0;
@@ -112,19 +111,19 @@ static int run_round(void)
     return has_run;
 }
 
-/* In the task, before it ends. */
+/* Runs in the task, before it ends. */
 static void destroy(void *values)
 {
-    aco_setspecific(values_key, values);
+    aco_setspecific(values_key.key, values);
     for (int round = 0; round < DESTRUCTOR_ROUNDS && run_round(); round++) {
     }
     aco_i_release(values_of_task());
-    aco_setspecific(values_key, NULL);
+    aco_setspecific(values_key.key, NULL);
 }
 
 /* ==== Values ================================================================================= */
 
-/* Room for the value of a key in the running task; NULL: there is no memory. */
+/* Makes room for the value of a key in the running task. NULL: there is no memory. */
 static values_t *make_room(pthread_key_t key)
 {
     values_t *before = values_of_task();
@@ -141,7 +140,7 @@ static values_t *make_room(pthread_key_t key)
         memcpy(values->of, before->of, before->ct * sizeof(values->of[0]));
     }
     values->ct = ct;
-    if (aco_setspecific(values_key, values) != 0) {
+    if (aco_setspecific(values_key.key, values) != 0) {
         aco_i_release(values);
         return NULL;
     }
@@ -185,18 +184,6 @@ EARLY int hook_pthread_setspecific(pthread_key_t key, const void *value)
 
 /* ==== Making keys ============================================================================ */
 
-static lock_t keys_lock;
-
-static int has_made_values_key(void)
-{
-    lock(&keys_lock);
-    if (!has_values_key) {
-        has_values_key = aco_key_create(&values_key, destroy) == 0;
-    }
-    unlock(&keys_lock);
-    return has_values_key;
-}
-
 HOOK(int, pthread_key_create, (pthread_key_t * key, destructor_t destructor), (key, destructor),
      EAGAIN);
 
@@ -204,7 +191,7 @@ EARLY int hook_pthread_key_create(pthread_key_t *key, destructor_t destructor)
 {
     const void *caller = __builtin_return_address(0);
     int error = real_pthread_key_create(key, destructor);
-    if (error == 0 && *key < CT_KEYS && is_owner(caller) && has_made_values_key()) {
+    if (error == 0 && *key < CT_KEYS && is_owner(caller) && make_key(&values_key, destroy)) {
         keys[*key].destructor = destructor;
         __atomic_add_fetch(&keys[*key].generation, 1, __ATOMIC_RELEASE);
     }
@@ -214,7 +201,7 @@ HOOK_ALIAS(__pthread_key_create, pthread_key_create);
 
 HOOK(int, pthread_key_delete, (pthread_key_t key), (key), EINVAL)
 {
-    if ((generation_of(key) & 1) != 0) { /* before libc may give the number to another one */
+    if ((generation_of(key) & 1) != 0) { /* before libc can reuse the key */
         __atomic_add_fetch(&keys[key].generation, 1, __ATOMIC_RELEASE);
     }
     return real_pthread_key_delete(key);

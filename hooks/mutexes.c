@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Mutexes. They are libc's: tasks take them by pthread_mutex_trylock() and release them as threads
- * do. Normal and adaptive ones have no owner who is checked. Of recursive and error-checking ones,
- * libc takes the thread for the owner; so while a task has one, its fields say that no thread does,
- * and which task: `__owner` has a bit that thread ids lack.
+ * do. libc checks no owner of normal and adaptive mutexes. It takes the thread for the owner of
+ * recursive and error-checking ones. While a task has one, the fields therefore say that no thread
+ * has it, and which task does: `__owner` has a bit that thread ids lack.
  *
- * Mutexes that are shared by processes, robust, or have a priority protocol remain the thread's, as
- * the kernel or other processes know it; tasks that find one taken try again from time to time.
- * Recursive and error-checking ones of these are left to libc, since to it a second task of the
- * thread is the owner.
+ * Mutexes that are shared by processes, robust, or have a priority protocol remain the thread's,
+ * since the kernel or other processes know it as the owner; a task that finds one taken tries again
+ * from time to time. If these are also recursive or error-checking, they are left to libc, which
+ * would take a second task of the thread for the owner.
  */
 #include "waiting.h"
 
@@ -23,14 +23,14 @@
 
 HOOKS_OF(mutexes);
 
-/* Bits of `__kind` that tell whether hardware transactions may be used. */
+/* Bits of `__kind` that say whether hardware transactions may be used. */
 #define ELISION (256 | 512)
 
 #define TASK_OWNED 0x40000000 /* in `__owner`; thread ids are below 2^22 */
 
 static __thread int thread_id __attribute__((tls_model("initial-exec")));
 
-#define TYPE 3 /* bits of it that are one of PTHREAD_MUTEX_ */
+#define TYPE 3 /* bits of `__kind` that hold PTHREAD_MUTEX_NORMAL and so on */
 
 static inline int kind_of(const pthread_mutex_t *mutex)
 {
@@ -42,7 +42,7 @@ static inline int knows_its_owner(int kind)
     return kind == PTHREAD_MUTEX_RECURSIVE || kind == PTHREAD_MUTEX_ERRORCHECK;
 }
 
-/* Shared by processes, robust, or with a priority protocol. */
+/* Whether a mutex is shared by processes, robust, or has a priority protocol. */
 static inline int is_special(int kind)
 {
     return (kind & ~TYPE) != 0;
@@ -65,14 +65,14 @@ static inline void set_owner(pthread_mutex_t *mutex, int owner)
     __atomic_store_n(&mutex->__data.__owner, owner, __ATOMIC_RELEASE);
 }
 
-/* 30 bits of its number. */
+/* 30 bits of the task's id. */
 static inline int owner_for(const aco_task_t *self)
 {
     return TASK_OWNED | (int)(self->id & (TASK_OWNED - 1));
 }
 
 #if __PTHREAD_MUTEX_HAVE_PREV
-/* The number of the task is in a field for robust mutexes. */
+/* The id of the task is in a field for robust mutexes. */
 static int is_mine(const pthread_mutex_t *mutex, const aco_task_t *self)
 {
     return owner_of(mutex) == TASK_OWNED &&
@@ -86,7 +86,8 @@ static void set_mine(pthread_mutex_t *mutex, const aco_task_t *self)
     set_owner(mutex, TASK_OWNED);
 }
 #else
-/* Tasks would have to be made a thousand million times while one has the mutex. */
+/* 30 bits of an id suffice: they repeat after 2^30 new tasks, and the owner would have to keep the
+ * mutex for as long. */
 static int is_mine(const pthread_mutex_t *mutex, const aco_task_t *self)
 {
     return owner_of(mutex) == owner_for(self);
@@ -117,7 +118,7 @@ static int this_thread(void)
     return thread_id;
 }
 
-/* A task that has it will release it by the hook. */
+/* A task that has the mutex releases it by the hook. */
 static int is_watched(const void *ptr)
 {
     const pthread_mutex_t *mutex = (const pthread_mutex_t *)ptr;
@@ -130,7 +131,7 @@ HOOK(int, pthread_mutex_lock, (pthread_mutex_t * mutex), (mutex), 0);
 HOOK(int, pthread_mutex_unlock, (pthread_mutex_t * mutex), (mutex), 0);
 HOOK(int, pthread_mutex_trylock, (pthread_mutex_t * mutex), (mutex), 0);
 
-/* What libc does while there is one thread. */
+/* Does what libc does while there is one thread. */
 static inline int try_alone(pthread_mutex_t *mutex)
 {
     if (mutex->__data.__lock != 0) {
@@ -138,7 +139,7 @@ static inline int try_alone(pthread_mutex_t *mutex)
     }
     mutex->__data.__lock = 1;
     mutex->__data.__nusers++;
-    mutex->__data.__owner = owner_for(aco_i_loop->running);
+    mutex->__data.__owner = owner_for(aco_i_running_task());
     return 0;
 }
 
@@ -150,7 +151,7 @@ static inline int unlock_alone(pthread_mutex_t *mutex)
     return 0;
 }
 
-/* The owner has it once more. */
+/* Counts one more lock by the owner. */
 static int lock_again(pthread_mutex_t *mutex)
 {
     if (mutex->__data.__count == UINT_MAX) {
@@ -162,8 +163,8 @@ static int lock_again(pthread_mutex_t *mutex)
 
 static int try_with_owner(pthread_mutex_t *mutex)
 {
-    const aco_task_t *self = aco_i_loop->running;
-    if (owner_of(mutex) == this_thread()) { /* outside of tasks */
+    const aco_task_t *self = aco_i_running_task();
+    if (owner_of(mutex) == this_thread()) { /* locked outside of tasks */
         return EBUSY;
     }
     if (is_mine(mutex, self)) {
@@ -183,7 +184,7 @@ static inline int try_normal(pthread_mutex_t *mutex)
     }
     int error = real_pthread_mutex_trylock(mutex);
     if (error == 0) {
-        set_owner(mutex, owner_for(aco_i_loop->running));
+        set_owner(mutex, owner_for(aco_i_running_task()));
     }
     return error;
 }
@@ -210,8 +211,8 @@ int hook_pthread_mutex_trylock(pthread_mutex_t *mutex)
 
 static __attribute__((noinline)) int wait_for(pthread_mutex_t *mutex, const limit_t *limit)
 {
-    static const kind_t kind = {try, is_watched, 0, FOR_MUTEX};
-    if (knows_its_owner(kind_of(mutex)) && is_mine(mutex, aco_i_loop->running)) {
+    static const lockable_t kind = {try, is_watched, 0, FOR_MUTEX};
+    if (knows_its_owner(kind_of(mutex)) && is_mine(mutex, aco_i_running_task())) {
         return kind_of(mutex) == PTHREAD_MUTEX_RECURSIVE ? lock_again(mutex) : EDEADLK;
     }
     return aco_i_obtain(&kind, mutex, limit);
@@ -270,14 +271,14 @@ HOOK(int, pthread_mutex_clocklock,
 
 static int unlock_with_owner(pthread_mutex_t *mutex)
 {
-    if (!is_mine(mutex, aco_i_loop->running)) {
+    if (!is_mine(mutex, aco_i_running_task())) {
         return EPERM;
     }
     if (kind_of(mutex) == PTHREAD_MUTEX_RECURSIVE && mutex->__data.__count > 1) {
         mutex->__data.__count--;
         return 0;
     }
-    set_owner(mutex, this_thread()); /* libc checks it */
+    set_owner(mutex, this_thread()); /* libc checks the owner */
     return real_pthread_mutex_unlock(mutex);
 }
 
@@ -306,5 +307,5 @@ int aco_i_unlock_mutex(pthread_mutex_t *mutex)
 
 int aco_i_may_unlock_mutex(const pthread_mutex_t *mutex)
 {
-    return !knows_its_owner(kind_of(mutex)) || is_mine(mutex, aco_i_loop->running);
+    return !knows_its_owner(kind_of(mutex)) || is_mine(mutex, aco_i_running_task());
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Name look-ups. getaddrinfo() and getnameinfo() are the runtime's. The older calls are made by a
- * helper thread into memory of its own, from which the result is copied; their results without a
- * buffer of the caller's, and h_errno, are the task's.
+ * Name look-ups. getaddrinfo() and getnameinfo() are the runtime's. A helper thread makes the older
+ * calls, into memory of its own, from which the result is copied. Each task has an h_errno, and a
+ * buffer for results of calls that take none.
  */
 #include "internal.h"
 
@@ -35,7 +35,7 @@ HOOK(int, getnameinfo,
                : real_getnameinfo(address, address_sz, host, host_sz, service, service_sz, flags);
 }
 
-/* ==== What a task keeps ====================================================================== */
+/* ==== State of a task ======================================================================== */
 
 /* A result, and h_errno. */
 typedef struct {
@@ -43,13 +43,11 @@ typedef struct {
     char *buf;
     size_t sz;
     int h_error;
-    int h_error_of_libc; /* when h_error was taken from it */
+    int h_error_of_libc; /* its value when h_error was taken from it */
     uint64_t ct_switches;
 } kept_t;
 
-static aco_key_t kept_key;
-static int has_kept_key;
-static lock_t kept_lock;
+static lazy_key_t kept_key;
 
 static void free_kept(void *arg)
 {
@@ -58,25 +56,18 @@ static void free_kept(void *arg)
     aco_i_release(kept);
 }
 
-/* NULL: the task keeps nothing. */
+/* NULL if the task keeps nothing. */
 static kept_t *kept(void)
 {
-    return __atomic_load_n(&has_kept_key, __ATOMIC_ACQUIRE) ? (kept_t *)aco_getspecific(kept_key)
-                                                            : NULL;
+    return (kept_t *)value_of_key(&kept_key);
 }
 
 static kept_t *begin_to_keep(void)
 {
-    lock(&kept_lock);
-    if (!has_kept_key) {
-        __atomic_store_n(&has_kept_key, aco_key_create(&kept_key, free_kept) == 0,
-                         __ATOMIC_RELEASE);
-    }
-    unlock(&kept_lock);
-    kept_t *k = has_kept_key ? (kept_t *)aco_i_allocate(sizeof(*k)) : NULL;
+    kept_t *k = make_key(&kept_key, free_kept) ? (kept_t *)aco_i_allocate(sizeof(*k)) : NULL;
     if (k != NULL) {
         memset(k, 0, sizeof(*k));
-        if (aco_setspecific(kept_key, k) != 0) {
+        if (aco_setspecific(kept_key.key, k) != 0) {
             aco_i_release(k);
             k = NULL;
         }
@@ -84,7 +75,7 @@ static kept_t *begin_to_keep(void)
     return k;
 }
 
-/* libc's own functions set the thread's; that counts if no other task has run since. */
+/* libc's own functions set h_errno of the thread. It counts if no other task has run since. */
 HOOK(int *, __h_errno_location, (void), (), NULL)
 {
     int *of_thread = real___h_errno_location();
@@ -92,11 +83,11 @@ HOOK(int *, __h_errno_location, (void), (), NULL)
     if (k == NULL) {
         return of_thread;
     }
-    if (k->ct_switches == aco_i_loop->ct_switches && k->h_error_of_libc != *of_thread) {
+    if (k->ct_switches == aco_i_ct_switches() && k->h_error_of_libc != *of_thread) {
         k->h_error = *of_thread;
     }
     k->h_error_of_libc = *of_thread;
-    k->ct_switches = aco_i_loop->ct_switches;
+    k->ct_switches = aco_i_ct_switches();
     return &k->h_error;
 }
 
@@ -108,10 +99,10 @@ static void set_h_error(int h_error)
 /* ==== Questions and answers ================================================================== */
 
 typedef struct {
-    const char *name; /* NULL: the name for an address is asked for */
+    const char *name; /* NULL: the question is the name of an address */
     const void *address;
     socklen_t address_sz;
-    int family; /* AF_UNSPEC: gethostbyname()'s */
+    int family; /* AF_UNSPEC: as gethostbyname() asks */
 } question_t;
 
 typedef struct {
@@ -162,7 +153,7 @@ static void *do_look_up(void *arg)
     return l;
 }
 
-/* What libc answers without asking anyone. */
+/* Whether libc answers without asking anyone. */
 static int is_numeric(const char *name)
 {
     struct in6_addr address;
@@ -170,7 +161,7 @@ static int is_numeric(const char *name)
            inet_pton(AF_INET6, name, &address) == 1;
 }
 
-/* A pointer into the buffer of `from`, at the same place of that of `to`; others remain. */
+/* Moves a pointer into the buffer of `from` to the same place in that of `to`; others remain. */
 static void *moved(void *ptr, const answer_t *from, const answer_t *to)
 {
     uintptr_t place = (uintptr_t)ptr - (uintptr_t)from->buf;
@@ -200,7 +191,7 @@ static void copy_answer(const answer_t *from, answer_t *to)
     }
 }
 
-/* A copy of the question with room for an answer that is as aligned as the one it is for. */
+/* A copy of the question, with room for an answer that is aligned like the caller's. */
 static look_up_t *new_look_up(const question_t *question, const answer_t *answer)
 {
     const void *text = question->name != NULL ? question->name : question->address;
@@ -230,7 +221,7 @@ static void fail(answer_t *answer, int error)
     answer->error = errno = error;
 }
 
-/* As ask(), but the task waits. If the wait fails, that is errno. */
+/* Like ask(), but the task waits. If the wait fails, errno says why. */
 static void look_up(const question_t *question, answer_t *answer)
 {
     if (question->name != NULL && is_numeric(question->name)) {
@@ -249,10 +240,9 @@ static void look_up(const question_t *question, answer_t *answer)
         fail(answer, errno);
         return;
     }
-    int error = errno;
+    KEEP_ERRNO();
     copy_answer(&l->answer, answer);
     aco_i_release(l);
-    errno = error;
 }
 
 /* ==== With the caller's buffer =============================================================== */

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Waits for several descriptors. The kernel is asked at each turn without waiting, so its answer is
- * what the caller gets; in between, the task waits until one of them has an event.
+ * Waits for several descriptors. Each turn asks the kernel without waiting, so the caller gets the
+ * kernel's answer; between turns, the task waits until one of the descriptors has an event.
  *
- * A signal mask that counts for the time of the call can't be that of the thread, where other tasks
- * run: signals that it lets through and the thread blocks are waited for by a signalfd, and come
- * when the kernel is asked with the mask.
+ * The signal mask of a call can't be that of the thread, where other tasks run. A signalfd waits
+ * for the signals that the mask lets through and the thread blocks, and they are delivered when the
+ * kernel is asked with the mask.
  */
 #include "internal.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
 #include <sys/signalfd.h>
@@ -20,7 +22,7 @@ HOOKS_OF(poll);
 
 /* ==== Signals that a mask lets through ======================================================= */
 
-/* A descriptor that is readable when one of them has come; -1: there are none. */
+/* Opens a descriptor that is readable when one of these signals has come. -1: there are none. */
 static int open_signals(const sigset_t *mask)
 {
     sigset_t blocked, let_through;
@@ -40,15 +42,15 @@ static int open_signals(const sigset_t *mask)
 
 /* ==== A wait ================================================================================= */
 
-/* What a call waits for. */
+/* The descriptors and signals that a call waits for. */
 typedef struct many_s {
-    int (*ask)(struct many_s *many); /* the kernel, without waiting: its result */
+    int (*ask)(struct many_s *many); /* asks the kernel, without waiting; its result */
     const sigset_t *mask;            /* NULL: that of the thread */
-    struct pollfd *fds;              /* with an unused one at the end, for signals */
+    struct pollfd *fds;              /* with one more at the end, for signals */
     nfds_t ct;
 } many_t;
 
-/* Leaves out those that poll() finds ready and the call does not. */
+/* Leaves out descriptors that poll() finds ready and the call does not. */
 static void leave_out(many_t *many)
 {
     for (nfds_t i = 0; i < many->ct; i++) {
@@ -76,11 +78,10 @@ static int wait_for_many(many_t *many, int64_t until)
             break;
         }
     }
-    int error = errno;
+    KEEP_ERRNO();
     if (signals >= 0) {
         aco_close(signals);
     }
-    errno = error;
     return result;
 }
 
@@ -120,16 +121,14 @@ static int ppoll_in_task(struct pollfd *fds, nfds_t ct, const struct timespec *t
     }
     p.many.fds = (struct pollfd *)aco_i_allocate((ct + 1) * sizeof(*fds));
     if (p.many.fds == NULL) {
-        errno = ENOMEM;
-        return -1;
+        return (int)refuse(ENOMEM);
     }
     if (ct != 0) {
         memcpy(p.many.fds, fds, ct * sizeof(*fds));
     }
     result = wait_for_many(&p.many, end_of(t));
-    int error = errno;
+    KEEP_ERRNO();
     aco_i_release(p.many.fds);
-    errno = error;
     return result;
 }
 
@@ -149,8 +148,8 @@ HOOK(int, __ppoll_chk,
                : real___ppoll_chk(fds, ct, t, mask, sz);
 }
 
-/* -1 with EINTR if a signal came that the mask lets through; not all calls notice it that don't
- * wait. */
+/* -1 with EINTR if a signal came that the mask lets through: not all calls that don't wait notice
+ * it. */
 static int take_signals(const sigset_t *mask)
 {
     static const struct timespec at_once;
@@ -190,7 +189,7 @@ static int is_in_set(const long *set, int fd)
     return set != NULL && ((unsigned long)set[fd / SET_BITS] >> fd % SET_BITS & 1) != 0;
 }
 
-/* Lists what is in the sets. */
+/* Lists the descriptors in the sets for poll(). */
 static void list_set(select_t *s)
 {
     static const short events[CT_SETS] = {POLLIN | POLLHUP | POLLERR, POLLOUT | POLLERR, POLLPRI};
@@ -207,16 +206,34 @@ static void list_set(select_t *s)
 
 static int ask_select(many_t *many);
 
+/* The size of the process's table of descriptors, where the kernel ends the sets of select();
+ * FD_SETSIZE if it can't be known. */
+static int table_sz(void)
+{
+    KEEP_ERRNO();
+    char text[1024];
+    const char *line = NULL;
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/status", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        long sz = syscall(SYS_read, fd, text, sizeof(text) - 1);
+        text[sz < 0 ? 0 : sz] = '\0';
+        line = strstr(text, "\nFDSize:");
+        syscall(SYS_close, fd);
+    }
+    return line != NULL ? atoi(line + sizeof("\nFDSize:") - 1) : FD_SETSIZE;
+}
+
 static int select_in_task(int ct, long *in, long *out, long *except, int64_t until,
                           const sigset_t *mask)
 {
+    int most = ct > FD_SETSIZE ? table_sz() : ct;
+    ct = ct < most ? ct : most;
     select_t s = {.many = {ask_select, mask, NULL, 0}, .ct = ct, .sets = {in, out, except}};
     s.set_sz = ((size_t)ct + SET_BITS - 1) / SET_BITS * sizeof(long);
     size_t fds_sz = ((size_t)ct + 1) * sizeof(struct pollfd);
     char *block = (char *)aco_i_allocate(CT_SETS * s.set_sz + fds_sz);
     if (block == NULL) {
-        errno = ENOMEM;
-        return -1;
+        return (int)refuse(ENOMEM);
     }
     s.many.fds = (struct pollfd *)(void *)(block + CT_SETS * s.set_sz);
     for (size_t i = 0; i < CT_SETS; i++) {
@@ -228,12 +245,11 @@ static int select_in_task(int ct, long *in, long *out, long *except, int64_t unt
         list_set(&s);
         result = wait_for_many(&s.many, until);
     }
-    int error = errno;
+    KEEP_ERRNO();
     if (result < 0) {
         copy_sets(&s, s.sets, s.asked);
     }
     aco_i_release(block);
-    errno = error;
     return result;
 }
 
@@ -256,10 +272,9 @@ HOOK(int, select, (int ct, void *in, void *out, void *except, struct timeval *ti
     int64_t until = end_of(timeout != NULL ? &t : NULL);
     int result = select_in_task(ct, (long *)in, (long *)out, (long *)except, until, NULL);
     if (timeout != NULL) {
-        int error = errno;
+        KEEP_ERRNO();
         t = left_until(until);
         *timeout = (struct timeval){t.tv_sec, (suseconds_t)(t.tv_nsec / 1000)};
-        errno = error;
     }
     return result;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Child processes. Waits for their ends are the runtime's; system() and pclose() are libc's, on a
- * helper thread. A task that gives up on these leaves them to the helper.
+ * Child processes. The runtime waits for their ends. A helper thread makes libc's calls of system()
+ * and pclose(); a task that gives up on one leaves it to the helper.
  */
 #include "internal.h"
 
@@ -47,7 +47,7 @@ HOOK(pid_t, wait3, (int *status, int options, struct rusage *usage), (status, op
     return hook_wait4(-1, status, options, usage);
 }
 
-/* With O_NONBLOCK, a pidfd is not waited for. */
+/* Whether it is a pidfd with O_NONBLOCK: waitid() does not wait for that. */
 static int is_nonblocking(idtype_t type, id_t id)
 {
     return (int)type == 3 /* P_PIDFD */ && (aco_i_libc.fcntl((int)id, F_GETFL) & O_NONBLOCK) != 0;
@@ -81,7 +81,7 @@ typedef struct {
 HOOK(int, system, (const char *command), (command), refuse(EAGAIN));
 HOOK(int, pclose, (FILE * stream), (stream), refuse(EAGAIN));
 
-/* The child inherits the signals that are blocked. */
+/* The child inherits the caller's mask of blocked signals. */
 static void *do_job(void *arg)
 {
     job_t *job = (job_t *)arg;
@@ -108,9 +108,9 @@ static int by_helper(FILE *stream, const char *command)
     if (outcome != WAIT_EVENT) {
         return aco_i_result(outcome);
     }
-    int error = errno, status = job->result;
+    KEEP_ERRNO();
+    int status = job->result;
     aco_i_release(job);
-    errno = error;
     return status;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The state of the resolver, _res, which a task has of its own once it asks for it. libc's calls
- * that use the thread's are made with that then. They block the thread.
+ * The state of the resolver, _res. A task gets one of its own when it first asks for it, and its
+ * calls of libc's resolver then use that instead of the thread's. They block the thread.
  */
 #include "internal.h"
 
@@ -11,9 +11,7 @@ HOOKS_OF(resolver);
 
 #if __GLIBC_PREREQ(2, 34) /* before, these were not in libc */
 
-static aco_key_t state_key;
-static int has_state_key;
-static lock_t state_lock;
+static lazy_key_t state_key;
 
 static void free_state(void *state)
 {
@@ -21,33 +19,21 @@ static void free_state(void *state)
     aco_i_release(state);
 }
 
-static int has_made_key(void)
-{
-    lock(&state_lock);
-    if (!has_state_key) {
-        __atomic_store_n(&has_state_key, aco_key_create(&state_key, free_state) == 0,
-                         __ATOMIC_RELEASE);
-    }
-    unlock(&state_lock);
-    return has_state_key;
-}
-
-/* NULL: the caller's is the thread's. */
+/* NULL: the caller uses the thread's. */
 static res_state state_of_task(void)
 {
-    return is_in_task() && __atomic_load_n(&has_state_key, __ATOMIC_ACQUIRE)
-               ? (res_state)aco_getspecific(state_key)
-               : NULL;
+    return is_in_task() ? (res_state)value_of_key(&state_key) : NULL;
 }
 
 static res_state make_state(void)
 {
-    res_state state = has_made_key() ? (res_state)aco_i_allocate(sizeof(*state)) : NULL;
+    res_state state = make_key(&state_key, free_state) ? (res_state)aco_i_allocate(sizeof(*state))
+                                                       : NULL;
     if (state == NULL) {
         return NULL;
     }
     memset(state, 0, sizeof(*state));
-    if (res_ninit(state) != 0 || aco_setspecific(state_key, state) != 0) {
+    if (res_ninit(state) != 0 || aco_setspecific(state_key.key, state) != 0) {
         res_nclose(state);
         aco_i_release(state);
         return NULL;
@@ -70,7 +56,7 @@ HOOK(int, __res_init, (void), (), refuse(EAGAIN))
                                                                  : real___res_init();
 }
 
-/* A call of libc, and its namesake with a state. */
+/* A call of libc, by its namesake that takes a state. */
 #define HOOK_RESOLVER(name, with_state, params, ...)                                               \
     HOOK(int, name, params, (__VA_ARGS__), refuse(EAGAIN))                                         \
     {                                                                                              \

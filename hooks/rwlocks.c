@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Locks for readers and writers. They are libc's; tasks take them by its try functions and release
- * them as threads do. libc takes the thread for the writer, so which task writes stands in two
- * fields that libc leaves alone, for EDEADLK. Those shared by processes remain libc's business.
+ * them as threads do. libc takes the thread for the writer, so two fields that libc leaves alone
+ * hold the id of the task that writes, for EDEADLK. Locks that processes share are left to libc.
  */
 #include "waiting.h"
 
 HOOKS_OF(rwlocks);
 
-/* What libc counts in `__readers` for each of them. */
+/* Added to `__readers` by libc for each reader. */
 #define A_READER 8u
 
 static int is_ours(const pthread_rwlock_t *rwlock)
@@ -26,7 +26,7 @@ static void set_writer(pthread_rwlock_t *rwlock, uint64_t id)
 
 static int is_mine(const pthread_rwlock_t *rwlock)
 {
-    uint64_t id = aco_i_loop->running->id;
+    uint64_t id = aco_i_running_task()->id;
     return __atomic_load_n(&rwlock->__data.__pad3, __ATOMIC_RELAXED) == (unsigned)id &&
            __atomic_load_n(&rwlock->__data.__pad4, __ATOMIC_RELAXED) == (unsigned)(id >> 32);
 }
@@ -42,7 +42,7 @@ HOOK(int, pthread_rwlock_trywrlock, (pthread_rwlock_t * rwlock), (rwlock), 0)
 {
     int error = real_pthread_rwlock_trywrlock(rwlock);
     if (error == 0 && is_ours(rwlock)) {
-        set_writer(rwlock, aco_i_loop->running->id);
+        set_writer(rwlock, aco_i_running_task()->id);
     }
     return error;
 }
@@ -59,11 +59,11 @@ static int try_write(void *rwlock)
 
 /* ==== Locking ================================================================================ */
 
-/* While others read, a reader need not queue: it may read already, and those who wait may be
- * writers. */
+/* While others read, a reader does not queue: it may be one of them already, and the tasks in the
+ * queue may be writers. */
 static int lock_to_read(pthread_rwlock_t *rwlock, const limit_t *limit)
 {
-    static const kind_t reader = {try_read, NULL, 1, FOR_RWLOCK};
+    static const lockable_t reader = {try_read, NULL, 1, FOR_RWLOCK};
     if (is_mine(rwlock)) {
         return EDEADLK;
     }
@@ -79,7 +79,7 @@ static int lock_to_read(pthread_rwlock_t *rwlock, const limit_t *limit)
 
 static int lock_to_write(pthread_rwlock_t *rwlock, const limit_t *limit)
 {
-    static const kind_t writer = {try_write, NULL, 0, FOR_RWLOCK};
+    static const lockable_t writer = {try_write, NULL, 0, FOR_RWLOCK};
     if (is_mine(rwlock)) {
         return EDEADLK;
     }

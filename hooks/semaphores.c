@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Semaphores. They are libc's; tasks take from them by sem_trywait(). Those that are shared by
- * processes, as all with names are, remain libc's business.
+ * Semaphores. They are libc's; tasks take from them by sem_trywait(). Semaphores that processes
+ * share, as all named ones are, are left to libc.
  */
 #include "waiting.h"
 
@@ -14,7 +14,7 @@ HOOK(int, sem_trywait, (sem_t * semaphore), (semaphore), refuse(EAGAIN))
     return real_sem_trywait(semaphore);
 }
 
-/* libc's word for that comes after the count, which has the size of a pointer. */
+/* libc's field for it comes after the count, which has the size of a pointer. */
 static int is_shared(const sem_t *semaphore)
 {
     int is_shared;
@@ -29,15 +29,13 @@ static int is_ours(const sem_t *semaphore)
 
 static int try(void *semaphore)
 {
-    int error = errno;
-    int result = real_sem_trywait((sem_t *)semaphore) == 0 ? 0 : errno == EAGAIN ? EBUSY : errno;
-    errno = error;
-    return result;
+    KEEP_ERRNO();
+    return real_sem_trywait((sem_t *)semaphore) == 0 ? 0 : errno == EAGAIN ? EBUSY : errno;
 }
 
 static int take(sem_t *semaphore, clockid_t clock, const struct timespec *time)
 {
-    static const kind_t kind = {try, NULL, 1, FOR_SEMAPHORE};
+    static const lockable_t kind = {try, NULL, 1, FOR_SEMAPHORE};
     limit_t limit = {time, clock};
     int error = is_awaited(semaphore) ? EBUSY : try(semaphore);
     error = error == EBUSY ? aco_i_obtain(&kind, semaphore, &limit) : error;
@@ -63,7 +61,7 @@ HOOK(int, sem_clockwait, (sem_t * semaphore, clockid_t clock, const struct times
                                                      : real_sem_clockwait(semaphore, clock, time);
 }
 
-/* Signal handlers may call it. */
+/* Signal handlers may call this. */
 HOOK(int, sem_post, (sem_t * semaphore), (semaphore), refuse(EAGAIN))
 {
     int result = real_sem_post(semaphore);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What changes how long calls wait for a descriptor, beside fcntl(). The runtime remembers that of
- * each, and asks the kernel again after any such change: the descriptor may have copies.
+ * Calls, beside fcntl(), that change how long others wait for a descriptor. The runtime remembers
+ * the settings of each descriptor, and asks the kernel again after any change: the descriptor may
+ * have copies.
  */
 #include "internal.h"
 
@@ -20,7 +21,7 @@ HOOK(int, ioctl, (int fd, unsigned long request, void *arg), (fd, request, arg),
     return result;
 }
 
-/* Each option has two numbers, as times have two sizes where addresses have 32 bits. */
+/* Each option has two numbers, since times have two sizes where addresses have 32 bits. */
 static int is_timeout(int level, int option)
 {
     return level == SOL_SOCKET &&

@@ -2,8 +2,8 @@
 /*
  * Joining threads, calling functions once, and barriers.
  *
- * For a task, a thread of its own joins. If the task gives up, that one is cancelled, which leaves
- * the other to be joined.
+ * A helper thread of its own joins for each task. If the task gives up, the helper is cancelled,
+ * and the other thread can still be joined.
  */
 #include "waiting.h"
 
@@ -11,7 +11,7 @@
 
 HOOKS_OF(threads);
 
-#define INTERVAL 1000000 /* ns between interruptions of a call, which may come before it begins */
+#define INTERVAL 1000000 /* ns between interruptions of a call, as one may come before it begins */
 
 /* ==== Threads that make a call =============================================================== */
 
@@ -24,7 +24,7 @@ static void tell_end(void *arg)
     int is_claimed = aco_i_claim(task, WAIT_EVENT);
     unlock(&caller->lock);
     if (is_claimed) {
-        aco_i_make_ready(task); /* which joins this thread before it frees `caller` */
+        aco_i_make_ready(task); /* it joins this thread before it frees `caller` */
     }
 }
 
@@ -47,7 +47,7 @@ static int start_caller(caller_t *caller)
     return error;
 }
 
-/* Until the thread has told its end; 0, or why the task gives up. */
+/* Waits until the thread has reported its end. 0, or why the task gives up. */
 static int wait_for_caller(caller_t *caller, const limit_t *limit)
 {
     for (;;) {
@@ -72,8 +72,7 @@ static void interrupt(caller_t *caller)
         caller->interrupt(caller);
         aco_shielded
         {
-            int64_t until = aco_i_after(INTERVAL);
-            struct timespec time = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
+            struct timespec time = timespec_of(aco_i_after(INTERVAL));
             limit_t soon = {&time, CLOCK_MONOTONIC};
             is_ended = wait_for_caller(caller, &soon) == 0;
         }
@@ -84,7 +83,7 @@ HOOK(int, pthread_join, (pthread_t thread, void **result), (thread, result), EBU
 
 int aco_i_call_by_thread(caller_t *caller, const limit_t *limit)
 {
-    caller->task = aco_i_loop->running;
+    caller->task = aco_i_running_task();
     int error = start_caller(caller);
     if (error != 0) {
         return error;
@@ -172,7 +171,8 @@ HOOK(int, pthread_timedjoin_np, (pthread_t thread, void **result, const struct t
 
 /* ==== Once =================================================================================== */
 
-/* Bits of a pthread_once_t: a thread is calling the function; it has returned. TSan has its own. */
+/* Bits of a pthread_once_t: a thread calls the function; the function has returned. TSan has bits
+ * of its own. */
 #ifdef ACO_USE_TSAN
 #define ONCE_BEGUN (1 << 16)
 #define ONCE_DONE 1
@@ -187,17 +187,17 @@ static int try_once(void *once)
     return (bits & (ONCE_BEGUN | ONCE_DONE)) == ONCE_BEGUN ? EBUSY : 0;
 }
 
-/* An exception that leaves the function ends a call of it unseen. */
+/* The end of a call is not seen if an exception leaves the function. */
 static int is_once_watched(const void *once)
 {
     (void)once;
     return 0;
 }
 
-/* While a task is in the function, another one of its thread must not wait in libc. */
+/* Tasks wait here, not in libc, while another task of their thread is in the function. */
 HOOK(int, pthread_once, (pthread_once_t * once, void (*fn)(void)), (once, fn), EAGAIN)
 {
-    static const kind_t kind = {try_once, is_once_watched, 1, FOR_MUTEX};
+    static const lockable_t kind = {try_once, is_once_watched, 1, FOR_MUTEX};
     static const limit_t never;
     if (!is_in_task() || (__atomic_load_n(once, __ATOMIC_ACQUIRE) & ONCE_DONE) != 0) {
         return real_pthread_once(once, fn);
@@ -213,7 +213,8 @@ HOOK(int, pthread_once, (pthread_once_t * once, void (*fn)(void)), (once, fn), E
 
 /* ==== Barriers =============================================================================== */
 
-/* A call of libc's for each task that waits, as its barriers have no other. It can't fail. */
+/* A helper thread calls libc for each task that waits: libc's barriers have no other call. It can't
+ * fail. */
 static void *do_barrier_wait(void *barrier);
 
 HOOK(int, pthread_barrier_wait, (pthread_barrier_t * barrier), (barrier), EINVAL)

@@ -43,7 +43,7 @@ HOOK(unsigned, sleep, (unsigned s), (s), s)
     return sleep_for(&t, &left) == 0 ? 0 : (unsigned)left.tv_sec + (left.tv_nsec >= SECOND / 2);
 }
 
-/* Until a point in time of a clock that may be set. */
+/* Sleeps until a point in time of a clock that may be set. */
 static int sleep_until(clockid_t clock, const struct timespec *t)
 {
     struct itimerspec when = {{0, 0}, *t};
@@ -56,9 +56,8 @@ static int sleep_until(clockid_t clock, const struct timespec *t)
     if (result == 0) {
         result = aco_wait_fd(fd, POLLIN) < 0 ? -1 : 0;
     }
-    int error = errno;
+    KEEP_ERRNO();
     aco_close(fd);
-    errno = error;
     return result;
 }
 
@@ -71,14 +70,12 @@ HOOK(int, clock_nanosleep,
         clock == CLOCK_PROCESS_CPUTIME_ID || clock == CLOCK_THREAD_CPUTIME_ID) {
         return real_clock_nanosleep(clock, flags, t, left);
     }
-    int error = errno;
+    KEEP_ERRNO();
     int result = clock != CLOCK_MONOTONIC && (is_absolute || clock != CLOCK_REALTIME)
                      ? sleep_until(clock, t)
                  : is_absolute ? aco_sleep(ns_of(t) - aco_i_clock())
                                : sleep_for(t, left);
-    int result_error = errno;
-    errno = error;
-    return result == 0 ? 0 : result_error;
+    return result == 0 ? 0 : errno;
 }
 
 /* ==== Signals ================================================================================ */
@@ -109,14 +106,12 @@ HOOK(int, sigwait, (const sigset_t *set, int *number), (set, number), ENOSYS)
     if (!is_in_task()) {
         return real_sigwait(set, number);
     }
-    int error = errno;
+    KEEP_ERRNO();
     int got = wait_for_signal(set, NULL, NO_DEADLINE);
-    int result = got < 0 ? errno : 0;
-    errno = error;
     if (got > 0) {
         *number = got;
     }
-    return result;
+    return got < 0 ? errno : 0;
 }
 
 static int wait_for_signal(const sigset_t *set, siginfo_t *info, int64_t until)
@@ -131,13 +126,12 @@ static int wait_for_signal(const sigset_t *set, siginfo_t *info, int64_t until)
         return -1;
     }
     for (int ct = 1; got < 0 && ct > 0 && errno == EAGAIN;) {
-        ct = aco_i_poll(&polled, 1, until); /* others may wait for the same, and be first */
+        ct = aco_i_poll(&polled, 1, until); /* other waiters for the signal may be first */
         errno = ct == 0 ? EAGAIN : errno;
         got = ct > 0 ? real_sigtimedwait(set, info, &at_once) : -1;
     }
-    int error = errno;
+    KEEP_ERRNO();
     aco_close(polled.fd);
-    errno = error;
     return got;
 }
 
@@ -148,7 +142,7 @@ HOOK(int, sched_yield, (void), (), syscall(SYS_sched_yield))
     if (!is_in_task()) {
         return real_sched_yield();
     }
-    if (aco_i_loop->first_ready == NULL) {
+    if (!aco_i_has_ready()) {
         real_sched_yield();
     }
     aco_yield();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Where addresses have 32 bits, programs that are compiled for times of 64 bits call other names.
- * In tasks, these are the hooks of the usual names; a time beyond their end waits until that.
+ * Names that programs call where addresses have 32 bits and they are compiled for times of 64 bits.
+ * In tasks, these call the hooks of the usual names, and a time beyond the range of those is their
+ * last one.
  */
 #include "internal.h"
 
@@ -20,7 +21,7 @@ HOOKS_OF(time64);
 #include <sys/wait.h>
 #include <threads.h>
 
-/* A struct timespec and a struct timeval of these programs. */
+/* The struct timespec and struct timeval of these programs. */
 typedef struct {
     int64_t s;
     int32_t ns, unused;
@@ -44,7 +45,7 @@ static const struct timespec *small_in(struct timespec *room, const timespec64_t
     return room;
 }
 
-/* As the usual hook takes it. */
+/* A time as the usual hook takes it. */
 #define SMALL(t) small_in(&(struct timespec){0, 0}, t)
 
 static void put(timespec64_t *to, const struct timespec *t)
@@ -185,7 +186,7 @@ HOOK(int, __sendmmsg64, (int fd, struct mmsghdr *messages, unsigned ct, int flag
 
 /* ==== Children =============================================================================== */
 
-/* A struct rusage of these programs. */
+/* The struct rusage of these programs. */
 typedef struct {
     timeval64_t user, system;
     long others[(sizeof(struct rusage) - 2 * sizeof(struct timeval)) / sizeof(long)];
@@ -215,7 +216,7 @@ HOOK(pid_t, __wait3_time64, (int *status, int options, rusage64_t *usage), (stat
 
 /* ==== Threads ================================================================================ */
 
-/* The call `name` of an object, until a time, as `usual`. */
+/* Hooks `name`, a call on an object with a time limit, by `usual`. */
 #define HOOK_UNTIL(name, type, usual)                                                              \
     HOOK(int, name, (type * object, const timespec64_t *t), (object, t), EAGAIN)                   \
     {                                                                                              \

@@ -3,10 +3,10 @@
 #include "waiting.h"
 
 #define FIRST_RETRY 50000     /* ns after which the first in a queue tries again if it must */
-#define LAST_RETRY 50000000   /* after ever longer times */
-#define REPEATED_WAIT 1000000 /* ns that a wait lasts at least which can't but fail */
+#define LAST_RETRY 50000000   /* ns; the time doubles up to this */
+#define REPEATED_WAIT 1000000 /* ns that a wait lasts at least if it is bound to fail */
 
-/* What `kind` of a node says: the task waits for an object, or for a signal. */
+/* Values of `kind` in a node: the task waits for an object, or for a signal. */
 enum { FOR_OBJECT, FOR_SIGNAL };
 
 bucket_t aco_i_buckets[CT_BUCKETS];
@@ -40,8 +40,9 @@ static void leave(bucket_t *bucket, node_t *node)
     __atomic_store_n(&bucket->ct, bucket->ct - 1, __ATOMIC_RELAXED);
 }
 
-/* The first that waits for an object, as a list of one, to try again; it stays in the queue. None
- * if it does not wait just now: then it will try, or call the next one. */
+/* Claims the first task in an object's queue, so that it tries again, and returns it as a list of
+ * one; it stays in the queue. NULL if that task does not wait just now: then it will try, or wake
+ * the next one. */
 static aco_task_t *claim_first(const bucket_t *bucket, const void *object)
 {
     node_t *node = first_of(bucket, object);
@@ -82,7 +83,8 @@ static int try_lock(bucket_t *bucket)
     return !__atomic_exchange_n(&bucket->lock.is_held, 1, __ATOMIC_SEQ_CST);
 }
 
-/* Calls also for what was released meanwhile by who could not wait for the lock. */
+/* Also wakes tasks for objects that were released meanwhile by callers that could not wait for the
+ * lock. */
 static void unlock_bucket(bucket_t *bucket)
 {
     do {
@@ -123,7 +125,8 @@ void aco_i_released_by_any(const void *object)
 
 /* ==== Time =================================================================================== */
 
-int64_t aco_i_until(const limit_t *limit)
+/* The limit as a time of CLOCK_MONOTONIC, as the clocks stand now. */
+static int64_t end_of_limit(const limit_t *limit)
 {
     if (limit->time == NULL) {
         return NO_DEADLINE;
@@ -134,17 +137,17 @@ int64_t aco_i_until(const limit_t *limit)
     if (s < 0) {
         return 0;
     }
-    return s > NO_DEADLINE / 2000000000
+    return s > NO_DEADLINE / SECOND / 2
                ? NO_DEADLINE
-               : aco_i_after(s * 1000000000 + limit->time->tv_nsec - now.tv_nsec);
+               : aco_i_after(s * SECOND + limit->time->tv_nsec - now.tv_nsec);
 }
 
-/* The same as aco_i_wait_within(), but WAIT_NONE also after `retry` ns, unless that is 0. */
+/* Like aco_i_wait_within(), but returns WAIT_NONE also after `retry` ns, unless that is 0. */
 static outcome_t wait_within(aco_task_t *self, const limit_t *limit, int64_t retry)
 {
-    int64_t until = aco_i_until(limit), again = retry == 0 ? NO_DEADLINE : aco_i_after(retry);
+    int64_t until = end_of_limit(limit), again = retry == 0 ? NO_DEADLINE : aco_i_after(retry);
     outcome_t outcome = aco_i_wait_until(self, until < again ? until : again);
-    return outcome == WAIT_NONE && aco_i_until(limit) <= aco_i_clock() ? WAIT_DEADLINE : outcome;
+    return outcome == WAIT_NONE && end_of_limit(limit) <= aco_i_clock() ? WAIT_DEADLINE : outcome;
 }
 
 outcome_t aco_i_wait_within(aco_task_t *self, const limit_t *limit)
@@ -154,8 +157,8 @@ outcome_t aco_i_wait_within(aco_task_t *self, const limit_t *limit)
 
 /* ==== Waits for objects ====================================================================== */
 
-/* For how long the first in a queue may wait before it must try again; 0: until it is called. */
-static int64_t retry_after(const kind_t *kind, const void *object, int64_t before)
+/* Time, in ns, after which the first in a queue must try again; 0: it waits until it is woken. */
+static int64_t retry_after(const lockable_t *kind, const void *object, int64_t before)
 {
     if (kind->is_watched == NULL || kind->is_watched(object)) {
         return 0;
@@ -163,9 +166,9 @@ static int64_t retry_after(const kind_t *kind, const void *object, int64_t befor
     return before == 0 ? FIRST_RETRY : before < LAST_RETRY ? before * 2 : before;
 }
 
-/* Waits in the queue of a bucket, whose lock is held, and is held again afterwards. */
-static int wait_in_queue(const kind_t *kind, void *object, const limit_t *limit, bucket_t *bucket,
-                         aco_task_t *self)
+/* Waits in the queue of a bucket. The caller holds its lock, and holds it again afterwards. */
+static int wait_in_queue(const lockable_t *kind, void *object, const limit_t *limit,
+                         bucket_t *bucket, aco_task_t *self)
 {
     int64_t retry = 0;
     for (;;) {
@@ -190,9 +193,9 @@ static int wait_in_queue(const kind_t *kind, void *object, const limit_t *limit,
     }
 }
 
-int aco_i_obtain(const kind_t *kind, void *object, const limit_t *limit)
+int aco_i_obtain(const lockable_t *kind, void *object, const limit_t *limit)
 {
-    aco_task_t *self = aco_i_loop->running;
+    aco_task_t *self = aco_i_running_task();
     bucket_t *bucket = bucket_of(object);
     lock(&bucket->lock);
     int error = first_of(bucket, object) == NULL ? kind->try(object) : EBUSY;
@@ -217,7 +220,7 @@ int aco_i_obtain(const kind_t *kind, void *object, const limit_t *limit)
 
 void aco_i_begin_cond_wait(const void *cond)
 {
-    aco_task_t *self = aco_i_loop->running;
+    aco_task_t *self = aco_i_running_task();
     bucket_t *bucket = bucket_of(cond);
     lock(&bucket->lock);
     enter(bucket, self, cond, FOR_SIGNAL);
@@ -225,7 +228,7 @@ void aco_i_begin_cond_wait(const void *cond)
     unlock_bucket(bucket);
 }
 
-/* Whether a wait has to fail; then, with `*error`, it still takes a moment and may be signalled:
+/* Whether a wait is bound to fail, with `*error`. It still takes a moment and may be signalled:
  * callers that ignore the failure and wait again must not keep others from running. */
 static int must_fail(const aco_task_t *self, int *error)
 {
@@ -237,7 +240,7 @@ static int must_fail(const aco_task_t *self, int *error)
 }
 
 /* Takes the running task from the queue; or, if its limit has not come, opens its wait again and
- * returns WAIT_NONE. A signal that came in between has taken it from the queue: WAIT_EVENT. */
+ * returns WAIT_NONE. Returns WAIT_EVENT if a signal has taken it from the queue in between. */
 static outcome_t end_or_reopen(bucket_t *bucket, aco_task_t *self, outcome_t outcome)
 {
     lock(&bucket->lock);
@@ -254,13 +257,13 @@ static outcome_t end_or_reopen(bucket_t *bucket, aco_task_t *self, outcome_t out
 
 int aco_i_end_cond_wait(const void *cond, const limit_t *limit)
 {
-    aco_task_t *self = aco_i_loop->running;
+    aco_task_t *self = aco_i_running_task();
     bucket_t *bucket = bucket_of(cond);
     int error;
     if (must_fail(self, &error)) {
         aco_shielded
         {
-            int64_t until = aco_i_until(limit), soon = aco_i_after(REPEATED_WAIT);
+            int64_t until = end_of_limit(limit), soon = aco_i_after(REPEATED_WAIT);
             outcome_t outcome = aco_i_wait_until(self, until < soon ? until : soon);
             outcome = outcome == WAIT_EVENT ? outcome : WAIT_DEADLINE;
             return end_or_reopen(bucket, self, outcome) == WAIT_EVENT ? 0 : error;

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds the Debian packages libaco2, libaco-{runtime,hooks,compat}2 and libaco-dev, and their source
-# package, in output/debian/.
+# Builds the Debian packages libaco2, libaco-{runtime,hooks,compat}2 and libaco-dev, and their
+# source package, in output/debian/.
 # Relies on the packages dpkg-dev and debhelper, which ./test.sh -i all installs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -11,7 +11,7 @@ version=$(awk '/^#define ACO_VERSION_(MAJOR|MINOR|PATCH) / { v = v dot $3; dot =
                END { print v }' aco.h)
 changelog_version=$(dpkg-parsechangelog -l packaging/debian/changelog -S Version)
 if [[ ${changelog_version%-*} != "$version" ]]; then
-    printf '%s: packaging/debian/changelog is about %s, aco.h about %s: write what is new into it\n' \
+    printf '%s: packaging/debian/changelog is about %s, aco.h about %s: add an entry to it\n' \
         "${0##*/}" "$changelog_version" "$version" >&2
     exit 1
 fi

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # install.sh install|uninstall [MAN_PAGES]: copies what ./make.sh has built to where it belongs, or
-# removes it from there. It is ./make.sh that calls it, from the root of the project. MAN_PAGES is the
+# removes it from there. ./make.sh calls it, from the root of the project. MAN_PAGES is the
 # directory with man3/ and man7/. Relies on these in the environment:
 #   VERSION, OUTPUT          of the library, and where it was built
 #   PREFIX, LIBDIR, DESTDIR  as in ./make.sh -h
@@ -19,14 +19,14 @@ if [[ $PREFIX != /* ]]; then
 fi
 INCLUDEDIR=$PREFIX/include
 CMAKEDIR=$LIBDIR/cmake/aco
-# Where gdb looks for what goes with a library: below its own directory, by the library's path.
+# The directory in which gdb looks for scripts of a library: below its own, by the library's path.
 AUTOLOADDIR=$PREFIX/share/gdb/auto-load$LIBDIR
 GDB_SCRIPT=$PREFIX/share/aco/aco.py
 MADE=$OUTPUT/install
 LIBRARIES=(aco)
 [[ ! -d runtime ]] || LIBRARIES+=(aco_runtime)
-[[ ! -d runtime/hooks ]] || LIBRARIES+=(aco_hooks)
-# Not built where there is no C++ compiler.
+[[ ! -d hooks ]] || LIBRARIES+=(aco_hooks)
+# libaco_compat is not built where there is no C++ compiler.
 [[ ! -e $OUTPUT/libaco_compat.so && $1 == install ]] || LIBRARIES+=(aco_compat)
 MAN_PAGES=${2:-}
 
@@ -47,7 +47,9 @@ fill() {
     text=${text//@LIBDIR@/"$LIBDIR"}
     text=${text//@INCLUDEDIR@/"$INCLUDEDIR"}
     text=${text//@DEFINITIONS@/"$(definitions)"}
-    text=${text//@INCLUDEDIR_FROM_CMAKEDIR@/"$(realpath -ms --relative-to="$CMAKEDIR" "$INCLUDEDIR")"}
+    local headers
+    headers=$(realpath -ms --relative-to="$CMAKEDIR" "$INCLUDEDIR")
+    text=${text//@INCLUDEDIR_FROM_CMAKEDIR@/"$headers"}
     printf '%s\n' "$text"
 }
 

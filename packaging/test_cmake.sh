@@ -77,7 +77,8 @@ diff <(cd "$made" && ls -R include share/aco share/doc) \
     <(cd "$shared" && ls -R include share/aco share/doc) ||
     fail "make.sh (left) and CMake (right) install different files"
 if have pkg-config; then
-    read -ra flags < <(PKG_CONFIG_LIBDIR=$(echo "$shared"/lib*/pkgconfig) pkg-config --cflags --libs aco)
+    read -ra flags < <(PKG_CONFIG_LIBDIR=$(echo "$shared"/lib*/pkgconfig) \
+        pkg-config --cflags --libs aco)
     check_consumer "pkg-config after CMake's installation" "${flags[@]}" \
         -Wl,-rpath,"$(echo "$shared"/lib*)"
     if [[ $RUNTIME == ON ]]; then
@@ -97,14 +98,16 @@ static=$TMP/static
 install_by_cmake "$static" -DACO_CONFIG_SHARE_FPU_MXCSR_ENV=ON
 check_cmake_consumer "find_package after CMake's installation, static, another configuration" \
     -DWAY=find_package -Daco_ROOT="$static"
-[[ $(nm "$TMP/build/user_c") == *shareFPUenv* ]] || fail "the configuration did not get to the program"
+[[ $(nm "$TMP/build/user_c") == *shareFPUenv* ]] ||
+    fail "the configuration did not get to the program"
 
 # ---- Part of the project -------------------------------------------------------------------------
 
 check_cmake_consumer "add_subdirectory" -DWAY=add_subdirectory -DSOURCE="$PROJECT"
 check_cmake_consumer "add_subdirectory, shared, another configuration" -DWAY=add_subdirectory \
     -DSOURCE="$PROJECT" -DBUILD_SHARED_LIBS=ON -DACO_CONFIG_SHARE_FPU_MXCSR_ENV=ON
-[[ $(nm "$TMP/build/user_c") == *shareFPUenv* ]] || fail "the configuration did not get to the program"
+[[ $(nm "$TMP/build/user_c") == *shareFPUenv* ]] ||
+    fail "the configuration did not get to the program"
 must "an installation of the project around it fails" \
     cmake --install "$TMP/build" --prefix "$TMP/around"
 [[ ! -e $TMP/around/include ]] || fail "it gets installed with the project around it, unasked"

@@ -53,4 +53,5 @@ check() {
 
 check "conan, static"
 check "conan, shared, another configuration" shared=True share_fpu_mxcsr_env=True
-[[ $(nm "$TMP/build/user_c") == *shareFPUenv* ]] || fail "the configuration did not get to the program"
+[[ $(nm "$TMP/build/user_c") == *shareFPUenv* ]] ||
+    fail "the configuration did not get to the program"

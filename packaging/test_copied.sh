@@ -34,17 +34,18 @@ echo "the four files, copied: programs in C and C++ build and run"
 # The folders as they are, and one command.
 if [[ $RUNTIME == ON ]]; then
     mkdir -p "$TMP/tasks/extra"
-    cp -R aco.h aco.c acosw.S aco_assert_override.h runtime "$CONSUMER"/{tasks,hooks}.c "$TMP/tasks"
+    cp -R aco.h aco.c acosw.S aco_assert_override.h runtime hooks "$CONSUMER"/{tasks,hooks}.c \
+        "$TMP/tasks"
     cp -R extra/stack_pool "$TMP/tasks/extra"
     cd "$TMP/tasks"
     must "a program of tasks does not build with the files copied" \
-        "${C_COMPILER[@]}" -O2 -pthread -I. -Iruntime -Iextra/stack_pool tasks.c runtime/*.c \
+        "${C_COMPILER[@]}" -O2 -pthread -I. -Iruntime -Iextra/stack_pool tasks.c runtime/*/*.c \
         extra/stack_pool/*.c aco.c acosw.S
     must "a program of tasks fails with the files copied" ./a.out
     echo "the runtime, copied: a program of tasks builds and runs"
     must "a program with hooks does not build with the files copied" \
-        "${C_COMPILER[@]}" -O2 -pthread -I. -Iruntime -Iruntime/hooks -Iextra/stack_pool hooks.c \
-        runtime/*.c runtime/hooks/*.c extra/stack_pool/*.c aco.c acosw.S -ldl
+        "${C_COMPILER[@]}" -O2 -pthread -I. -Iruntime -Ihooks -Iextra/stack_pool hooks.c \
+        runtime/*/*.c hooks/*.c extra/stack_pool/*.c aco.c acosw.S -ldl
     must "a program with hooks fails with the files copied" ./a.out
     echo "the hooks, copied: a program with hooks builds and runs"
 fi

@@ -4,7 +4,8 @@
 # The Debian packages get built, lintian finds neither error nor warning in them, apt installs and
 # purges them, and in between programs build and run that know of nothing but the system. That
 # system is a copy of this one, an overlay that goes away with the test, so that nothing is changed
-# here. Where no such copy can be made (only root can), the packages are unpacked and used from there.
+# here. Where no such copy can be made (only root can), the packages are unpacked and used from
+# there.
 #
 # seconds: 48
 
@@ -15,7 +16,7 @@
 
 PACKAGES=${PACKAGES:-$TMP/project/output/debian}
 
-# What holds on a system that the packages get installed on.
+# Installs the packages on this system, and checks it.
 check_system() {
     local library
     must "apt does not install the packages" env DEBIAN_FRONTEND=noninteractive \
@@ -35,8 +36,10 @@ check_system() {
         [[ $(man -w 3 aco_resume) == */aco_resume.3.gz ]] || fail "man does not find its pages"
     fi
     if have gdb; then
-        [[ $(gdb -nx -batch -ex 'break main' -ex run -ex 'help info aco' "$TMP/build/user_c" 2>&1) == \
-            *"List the coroutines"* ]] || fail "gdb does not load its script with the library"
+        gdb -nx -batch -ex 'break main' -ex run -ex 'help info aco' "$TMP/build/user_c" \
+            >"$TMP/said" 2>&1 || true
+        [[ $(<"$TMP/said") == *"List the coroutines"* ]] ||
+            fail "gdb does not load its script with the library"
     fi
     must "apt does not purge the packages" apt-get purge -y libaco{2,-{runtime,hooks,compat}2,-dev}
     [[ ! -e $library && ! -e /usr/include/aco.h ]] || fail "the packages leave something"
@@ -60,7 +63,7 @@ in_copy() {
     exec chroot "$1/root" env -C "$PWD" TMP=/tmp bash packaging/test_debian.sh check_system
 }
 
-# What a compiler and a loader can do with the packages' files, wherever these are.
+# Unpacks the packages, and checks that a compiler and a loader can use their files from there.
 check_unpacked() {
     local root=$TMP/unpacked package file libraries
     for package in "$PACKAGES"/libaco{2,-{runtime,hooks,compat}2,-dev}_*.deb; do
@@ -100,7 +103,8 @@ must "the Debian packages do not get built" "$TMP/project/packaging/build_debian
 # A first upload would close a bug of Debian's, which this one is not about.
 must "lintian finds faults in the Debian packages" lintian --fail-on error,warning \
     --suppress-tags initial-upload-closes-no-bugs "$PACKAGES"/*.changes
-echo "built: $(cd "$PACKAGES" && echo libaco{2,-{runtime,hooks,compat}2,-dev}_*.deb); lintian finds no fault"
+echo "built: $(cd "$PACKAGES" && echo libaco{2,-{runtime,hooks,compat}2,-dev}_*.deb)"
+echo "lintian finds no fault"
 
 check_unpacked
 mkdir "$TMP/system"

@@ -156,11 +156,11 @@ check_example generator.c
 [[ $("$TMP/example") == "ant bee cat"* ]] || fail "the installed example does not work"
 echo "documents and examples are there"
 
-# Asked where they are, since man itself may be another user, who must not look into this directory.
+# man is asked where they are: it may run as another user, who must not look into this directory.
 for page in "3 aco_resume" "3 aco_yield1" "7 aco"; do
     read -r number name <<<"$page"
-    [[ $(MANPATH=$prefix/share/man man -w "$number" "$name") == "$prefix/share/man/man$number/"* ]] ||
-        fail "man does not find the page $page"
+    found=$(MANPATH=$prefix/share/man man -w "$number" "$name" || true)
+    [[ $found == "$prefix/share/man/man$number/"* ]] || fail "man does not find the page $page"
 done
 echo "man finds its pages"
 
@@ -168,15 +168,16 @@ echo "man finds its pages"
 check_gdb() {
     local said
     said=$(gdb -nx -batch "$@" -iex 'set debuginfod enabled off' \
-        -ex 'break aco_share_stack_destroy' -ex run -ex 'info aco' "$TMP/debuggee" 2>&1 </dev/null ||
-        true)
+        -ex 'break aco_share_stack_destroy' -ex run -ex 'info aco' "$TMP/debuggee" 2>&1 \
+        </dev/null || true)
     [[ $said == *"No  Thread  Address"* ]] || fail "gdb $*: it does not load its script: $said"
 }
 
-# By itself with the library, and when told to; unless gdb may not run programs here.
-if have gdb && [[ $(gdb -nx -batch -ex 'python print(1)' -ex run /bin/true 2>&1) == *exited* ]]; then
-    must "a program for gdb does not build" "${C_COMPILER[@]}" -g "$CONSUMER/user.c" "${shared[@]}" \
-        -Wl,-rpath,"$prefix/lib" -o "$TMP/debuggee"
+# gdb loads the script by itself with the library, and by `source`, if it may run programs here.
+if have gdb &&
+    [[ $(gdb -nx -batch -ex 'python print(1)' -ex run /bin/true 2>&1) == *exited* ]]; then
+    must "a program for gdb does not build" "${C_COMPILER[@]}" -g "$CONSUMER/user.c" \
+        "${shared[@]}" -Wl,-rpath,"$prefix/lib" -o "$TMP/debuggee"
     check_gdb -iex "add-auto-load-scripts-directory $prefix/share/gdb/auto-load" \
         -iex "add-auto-load-safe-path $prefix/share"
     check_gdb -iex "source $prefix/share/aco/aco.py"
@@ -187,13 +188,13 @@ fi
 
 headers=(extra/*/aco_*.h) cxx_headers=() layers=()
 if [[ $RUNTIME == ON ]]; then
-    headers+=(runtime/{,hooks/}aco_*.h)
-    cxx_headers=(runtime/aco.hpp runtime/aco/*.hpp)
+    headers+=(runtime/aco_*.h hooks/aco_*.h)
+    cxx_headers=(cpp/aco.hpp cpp/aco/*.hpp)
     layers=(runtime hooks compat)
 fi
 expected="./usr/include/aco.h
 ./usr/include/aco_assert_override.h
-$(printf './usr/include/%s\n' "${headers[@]##*/}" "${cxx_headers[@]#runtime/}")
+$(printf './usr/include/%s\n' "${headers[@]##*/}" "${cxx_headers[@]#cpp/}")
 ./usr/lib64/cmake/aco/aco-config-version.cmake
 ./usr/lib64/cmake/aco/aco-config.cmake
 ./usr/lib64/libaco.a
@@ -214,7 +215,8 @@ $(printf './usr/lib64/libaco_%s\n' "$layer".{a,so{,".${VERSION%%.*}",".$VERSION"
 ./usr/lib64/pkgconfig/aco-$layer.pc"
 done
 [[ $RUNTIME == OFF ]] ||
-    expected+=$(printf '\n./usr/include/aco/compat/%s' co_{closure,routine{,_inner,_specific}}.h coctx.h)
+    expected+=$(printf '\n./usr/include/aco/compat/%s' \
+        co_{closure,routine{,_inner,_specific}}.h coctx.h)
 
 stage=$TMP/stage
 elsewhere=(env DESTDIR="$stage" PREFIX=/usr LIBDIR=lib64 "${MAKE[@]}")
@@ -247,7 +249,7 @@ for variable in "prefix=" "libdir=/the libraries" "includedir=/include"; do
     [[ $(pkg "$blank/the libraries" --variable="${variable%%=*}") == "$blank${variable#*=}" ]] ||
         fail "aco.pc: wrong ${variable%%=*} with blanks"
 done
-# As a shell takes what pkg-config has escaped.
+# A shell undoes pkg-config's escapes.
 eval "flags=($(pkg "$blank/the libraries" --cflags --libs))"
 check_consumer "pkg-config, blanks" "${flags[@]}" -Wl,-rpath,"$blank/the libraries"
 if [[ $RUNTIME == ON ]]; then

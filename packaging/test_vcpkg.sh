@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The port for vcpkg is of the version that aco.h tells, and its portfile makes a package by which
-# projects build and run, for Debug and for Release, wherever the package lies. vcpkg itself is not
-# needed: steps.cmake does what it would do.
+# The port for vcpkg has the version of aco.h, and its portfile makes a package by which projects
+# build and run, for Debug and for Release, wherever the package lies. The test needs no vcpkg:
+# steps.cmake does what it would do.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -43,7 +43,8 @@ for kind in Release Debug; do
         fail "the features of the package did not get to the program"
 done
 [[ $(ninja -C "$TMP/build" -t commands 2>/dev/null || cat "$TMP/build"/CMakeFiles/*/link.txt) == \
-    *package/debug/lib/libaco.a* ]] || fail "a program for Debug is linked with the library of Release"
+    *package/debug/lib/libaco.a* ]] ||
+    fail "a program for Debug is linked with the library of Release"
 read -ra flags < <(PKG_CONFIG_LIBDIR=$TMP/package/lib/pkgconfig pkg-config --cflags --libs aco)
 check_consumer "vcpkg's steps, pkg-config" "${flags[@]}"
 if [[ $RUNTIME == ON ]]; then

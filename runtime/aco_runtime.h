@@ -36,14 +36,14 @@
  *   - Calls made outside of a task block the thread, and know neither deadlines nor cancelling.
  *   - aco_yield() in a task lets other tasks that are ready run first. It is no wait: neither a
  *     deadline nor cancelling ends it. aco_exit() ends the task as if its function had returned
- *     NULL; in a task of aco.hpp it aborts. In a coroutine that the task resumes, both are that
- *     coroutine's.
- *   - Times are nanoseconds; points in time are of CLOCK_MONOTONIC.
- *   - Misuse that can be seen ends in one line on stderr and abort().
+ *     NULL; in a task of aco.hpp it aborts. In a coroutine that the task resumes, both are about
+ *     that coroutine.
+ *   - Times are nanoseconds; points in time are those of CLOCK_MONOTONIC.
+ *   - Misuse that is detected ends in one line on stderr and abort().
  *   - In a child after fork(), the runtime is off: the calling task goes on alone, as a thread
  *     outside of tasks, and its end ends the process by exit(0), as that of a last thread does.
- *     All other tasks are the parent's, so the child must not wait for them. What the task has
- *     locked, and its task-local values, are the child's own; a deadline does not count in it.
+ *     All other tasks are the parent's, so the child must not wait for them. The locks that the
+ *     task holds, and its task-local values, are the child's own; deadlines don't count in it.
  */
 #ifndef ACO_RUNTIME_H
 #define ACO_RUNTIME_H
@@ -72,12 +72,12 @@ typedef struct aco_group_s aco_group_t;
 
 /* Options of a runtime; zero in a field is its default. */
 typedef struct {
-    int ct_threads;  /* that run tasks, the caller included; 0: 1; ACO_ALL_PROCESSORS */
-    size_t stack_sz; /* bytes of a task's stack; 0: 256 KiB, which are addresses: only pages that
-                        were touched are memory, and not those of stacks that have been idle for
-                        a second. At least 16 KiB, with which each call of this header works */
-    size_t guard_sz; /* bytes below such a stack that fault; 0: 64 KiB. Below share stacks, and
-                        those of tasks with a stack_sz of their own, a page does */
+    int ct_threads;  /* threads that run tasks, with the caller; 0: 1; ACO_ALL_PROCESSORS */
+    size_t stack_sz; /* bytes of a task's stack; 0: 256 KiB. These are addresses: only pages that
+                        were touched take memory, until the stack has been idle for a second. At
+                        least 16 KiB, with which each call of this header works */
+    size_t guard_sz; /* bytes below such a stack that fault; 0: 64 KiB. It is a page below share
+                        stacks, and below those of tasks with a stack_sz of their own */
     int ct_offload;  /* most helper threads for aco_offload() and files; 0: 64 */
     int ct_offload_names; /* most for name look-ups; 0: 16 */
 } aco_run_options_t;
@@ -85,55 +85,55 @@ typedef struct {
 /*
  * Runs `fn(arg)` as the first task, and the tasks that it makes. Returns 0 once all tasks have
  * ended, with what `fn` returned in `*result`, unless `result` is NULL. NULL options are all the
- * defaults. Several threads may call it; their runtimes know nothing of each other. It prepares the
- * thread itself if aco_thread_init() was not called; the control words that the thread has are
- * those that tasks start with. Plain coroutines of the thread go on working, before, within and
- * after. The first call in a process also installs a handler of SIGSEGV, which tells on stderr which
- * task has overflowed its stack, and then does what the signal would have done: it calls the former
- * handler, as it does for all other faults. Fails with EAGAIN, ENOMEM or EMFILE if threads, memory
- * or descriptors are short, with EINVAL on options that make no sense, and with EBUSY in a task or
- * where the caller runs another runtime already.
+ * defaults. Several threads may call it; their runtimes are independent. It prepares the thread
+ * itself if aco_thread_init() was not called; tasks start with the control words of the thread.
+ * Plain coroutines of the thread go on working, before, within and after. The first call in a
+ * process also installs a handler of SIGSEGV, which reports on stderr a task that has overflowed
+ * its stack, and then does what the signal would have done: it calls the former handler, as it
+ * does for all other faults. Fails with EAGAIN, ENOMEM or EMFILE if threads, memory or descriptors
+ * are short, with EINVAL on options that make no sense, and with EBUSY in a task or where the
+ * caller runs another runtime already.
  */
 int aco_run(const aco_run_options_t *options, void *(*fn)(void *), void *arg, void **result);
 
 /*
- * For a thread with a main loop of its own, of glib, Qt or libuv, say: a descriptor that is
- * readable when tasks have something to do, and once after that, when the memory of idle stacks can
- * be given back. It stays the same. From the first call on, the thread may make tasks outside of
- * tasks; they run in aco_run_once(), and must have ended when the thread ends: that closes the
- * descriptor. Fails as aco_run().
+ * Returns a descriptor that is readable when tasks have something to do, for a thread with a main
+ * loop of its own, of glib, Qt or libuv, say. It becomes readable once more when the memory of idle
+ * stacks can be given back. It stays the same. From the first call on, the thread may make tasks
+ * outside of tasks; they run in aco_run_once(), and must have ended when the thread ends, which
+ * closes the descriptor. Fails as aco_run().
  */
 int aco_loop_fd(void);
 
 /*
- * Runs a turn of tasks: what is ready, but not for long. If nothing is, waits for `timeout` ns at
- * most, or with `timeout` < 0 until something is. Returns 1, or 0 if the thread has no task. Fails
- * as aco_loop_fd(), which need not have been called.
+ * Runs a turn of tasks: those that are ready, but not for long. If none is, waits for `timeout` ns
+ * at most, or with `timeout` < 0 until one is. Returns 1, or 0 if the thread has no task. Fails as
+ * aco_loop_fd(), which need not have been called.
  */
 int aco_run_once(int64_t timeout);
 
 /* ==== Tasks ================================================================================== */
 
-/* Where a task runs: on the thread of who makes it, on the first one that is idle, or on the n-th
- * of its runtime, from 0, which is the one that called aco_run(). */
+/* Where a task runs: on the thread that makes it, on the first one that is idle, or on thread n of
+ * its runtime; thread 0 has called aco_run(). */
 #define ACO_HERE 0
 #define ACO_ANY (-1)
 #define ACO_THREAD(n) ((n) + 1)
 
 /* Options of a task; zero in a field is its default. */
 typedef struct {
-    const char *name;   /* shown by messages and aco_print_tasks(); kept, not copied; NULL: that of
-                           the function is shown */
+    const char *name;   /* shown by messages and aco_print_tasks(); kept, not copied; NULL: the
+                           name of the function is shown */
     size_t stack_sz;    /* bytes of a stack of its own, at least 16 KiB; 0: that of the runtime's
                            options */
-    int shares_stack;   /* 1: on the share stack of its thread, whose size is that of the runtime's
-                           options; it is copied while it waits */
+    int shares_stack;   /* 1: it runs on the share stack of its thread, which has the size of the
+                           runtime's options; its frames are copied while it waits */
     int thread;         /* ACO_HERE, ACO_ANY or ACO_THREAD(n) */
-    aco_group_t *group; /* that it belongs to; NULL: none */
+    aco_group_t *group; /* group that it belongs to; NULL: none */
 } aco_task_options_t;
 
 /*
- * Makes a task of the caller's thread that runs `fn(arg)` and frees itself at its end. The caller
+ * Makes a task on the caller's thread that runs `fn(arg)` and frees itself at its end. The caller
  * is a task, or has a loop by aco_loop_fd(); EPERM if not. It goes on; the new task runs when the
  * caller waits. Aborts if `arg` points into a stack that others use meanwhile, such as that of a
  * caller with `shares_stack`. Cost: some 40 ns with its end. Fails with ENOMEM.
@@ -147,11 +147,11 @@ int aco_go(void *(*fn)(void *), void *arg);
 aco_task_t *aco_spawn(void *(*fn)(void *), void *arg);
 
 /*
- * Makes a task as `options` say: by aco_spawn(), with `*task` as what that returns, or with NULL for
- * `task` by aco_go(). Fails also with EINVAL for a thread that does not exist, for a stack below
- * the least size, and for a size with `shares_stack`; with ECANCELED for a group that was
- * cancelled, and with ENOMEM for a stack that can't be had. If there is none for the time being
- * when the task is to start, it starts later.
+ * Makes a task with options: as aco_spawn() does, with the result in `*task`; or, with NULL for
+ * `task`, as aco_go() does. Fails also with EINVAL for a thread that does not exist, for a stack
+ * below the least size, and for a size with `shares_stack`; with ECANCELED for a group that was
+ * cancelled, and with ENOMEM for a stack that can't be had. If no stack is free when the task is to
+ * start, it starts later.
  */
 int aco_go_with(const aco_task_options_t *options, void *(*fn)(void *), void *arg,
                 aco_task_t **task);
@@ -166,10 +166,10 @@ int aco_join(aco_task_t *task, void **result);
 /* The running task; NULL outside of one. */
 aco_task_t *aco_self(void);
 
-/* A number from 1 on that no other task of the process has or had. */
+/* The id of a task: a number from 1 on that no other task of the process has or had. */
 uint64_t aco_task_id(const aco_task_t *task);
 
-/* The name it was given, or "". */
+/* The name that a task was given, or "". */
 const char *aco_task_name(const aco_task_t *task);
 
 /*
@@ -185,8 +185,8 @@ void aco_task_cancel(aco_task_t *task);
  */
 int aco_park(void);
 
-/* Lets a task go on that is parked, or parks next. From any thread, task or not, and from signal
- * handlers. As for aco_task_cancel(), the task must not have been freed. */
+/* Lets a task go on that is parked, or that parks next. From any thread, task or not, and from
+ * signal handlers. As for aco_task_cancel(), the task must not have been freed. */
 void aco_unpark(aco_task_t *task);
 
 /* ==== Time =================================================================================== */
@@ -220,10 +220,10 @@ int aco_sleep(int64_t ns);
 /* ==== Groups ================================================================================= */
 
 /*
- * Makes a group. Its tasks have the deadline that the caller has now, and are cancelled when the
- * caller, a task, is; if that is in an aco_shielded in which it made the group, at the end of that
- * block. One that is never joined is freed at the end of its runtime; the watchdog reports it.
- * Fails with ENOMEM, and with EPERM outside of a task.
+ * Makes a group. Its tasks have the deadline that the caller, a task, has now, and are cancelled
+ * when the caller is; but not before the end of an aco_shielded in which it made the group. One
+ * that is never joined is freed at the end of its runtime; the watchdog reports it. Fails with
+ * ENOMEM, and with EPERM outside of a task.
  */
 aco_group_t *aco_group_new(void);
 
@@ -238,9 +238,9 @@ int aco_group_go(aco_group_t *group, void *(*fn)(void *), void *arg);
 void aco_group_cancel(aco_group_t *group);
 
 /*
- * Waits for the end of all tasks of `group` and frees it. If the wait fails, the group is
- * cancelled, its end is waited for, it is freed, and -1 tells why. One task joins a group. Aborts
- * if `group` is NULL or another one joins it already.
+ * Waits for the end of all tasks of `group` and frees it. If the wait fails, cancels the group,
+ * waits for its end, frees it, and returns -1 with the error of the wait. One task joins a group.
+ * Aborts if `group` is NULL or another one joins it already.
  */
 int aco_group_join(aco_group_t *group);
 
@@ -265,12 +265,12 @@ void *aco_getspecific(aco_key_t key);
 /* ==== Input and output ======================================================================= */
 
 /*
- * These are as their namesakes of POSIX, but only the task waits. They work with descriptors of
- * every kind, of whatever origin; O_NONBLOCK, SO_RCVTIMEO, SO_SNDTIMEO and MSG_DONTWAIT have the
- * kernel's meaning, but for descriptors from aco_accept4() and aco_dial() are to be set before the
- * first wait. Several tasks may wait for one descriptor, in both directions. Each fails also
- * with ETIMEDOUT, ECANCELED and ENOMEM, and with EBADF if aco_close() ends its wait; none with
- * EINTR. What was written before a wait failed counts: a short count then. Buffers may be on any
+ * These calls are as their namesakes of POSIX, but only the task waits. They work with descriptors
+ * of every kind and origin. O_NONBLOCK, SO_RCVTIMEO, SO_SNDTIMEO and MSG_DONTWAIT have the kernel's
+ * meaning; for descriptors from aco_accept4() and aco_dial(), set them before the first wait.
+ * Several tasks may wait for one descriptor, in both directions. Each call fails also with
+ * ETIMEDOUT, ECANCELED and ENOMEM, and with EBADF if aco_close() ends its wait; none with EINTR. If
+ * a wait fails after a part was written, the call returns a short count. Buffers may be on any
  * stack. Regular files are read at once as far as they are cached, and else on a helper thread.
  * MSG_WAITALL with MSG_PEEK may return less than TCP would. The first wait for a descriptor costs a
  * system call. So does each further one, unless the descriptor is from aco_accept4(), aco_dial() or
@@ -292,13 +292,12 @@ ssize_t aco_sendfile(int fd, int in, int64_t *offset, size_t sz);
 int aco_connect(int fd, const struct sockaddr *addr, socklen_t addr_sz);
 int aco_shutdown(int fd, int how);
 
-/* Accepts a connection. Does not set O_NONBLOCK: a listener that other processes share should have
- * it set, and be waited for by aco_wait_fd(), or one of them may take the connection, and the thread
- * waits. */
+/* Accepts a connection. Does not set O_NONBLOCK: set it on a listener that other processes share,
+ * and wait by aco_wait_fd(); or else one of them may take the connection, and the thread waits. */
 int aco_accept4(int fd, struct sockaddr *addr, socklen_t *addr_sz, int flags);
 
-/* Closes a descriptor. Before the number can be used again, the waits for it end, of tasks of all
- * threads: with EBADF, or in aco_poll() with POLLNVAL. The thread waits if SO_LINGER says so. */
+/* Closes a descriptor. Before its number can be used again, the waits for it end in all threads:
+ * with EBADF, or in aco_poll() with POLLNVAL. The thread waits if SO_LINGER says so. */
 int aco_close(int fd);
 
 /* Read or write until `sz` bytes are done, the end, or an error: then a short count if something is
@@ -310,7 +309,7 @@ ssize_t aco_write_all(int fd, const void *buf, size_t sz);
 /* Waits for several descriptors. */
 int aco_poll(struct pollfd *fds, nfds_t ct, int timeout_ms);
 
-/* Waits for POLLIN, POLLOUT and so on; returns what has come of `events`, POLLERR and POLLHUP. */
+/* Waits for POLLIN, POLLOUT and so on; returns which of `events`, POLLERR and POLLHUP have come. */
 int aco_wait_fd(int fd, int events);
 
 /*
@@ -329,8 +328,8 @@ int aco_listen(const char *network, const char *address);
 int aco_dial(const char *network, const char *address);
 
 /* The text of gai_strerror(3) if the last aco_dial() or aco_listen() failed by a name look-up. The
- * last one is that of the running task, or outside of tasks that of the thread. NULL if it has
- * succeeded, or failed by something else, which errno tells. */
+ * last call of the running task counts, or outside of tasks that of the thread. NULL if it has
+ * succeeded, or failed for another reason, which is in errno. */
 const char *aco_lookup_error(void);
 
 /* ==== Buffered input ========================================================================= */
@@ -338,17 +337,17 @@ const char *aco_lookup_error(void);
 /*
  * A buffered reader of a stream, for lines, messages with their length in front, and whatever else
  * begins and ends in the middle of what a read returns. Its calls wait as aco_read() does, for
- * descriptors of every kind, and outside of tasks, too. One that fails, by a deadline, say, loses
- * nothing: what has come stays in the buffer, and the next call goes on with it.
+ * descriptors of every kind, and outside of tasks, too. A call that fails, by a deadline, say,
+ * loses nothing: bytes that have come stay in the buffer, and the next call goes on with them.
  *
- * What calls return points into the buffer. These bytes are the caller's to change until the next
+ * Pointers that calls return are into the buffer. The caller may change these bytes until the next
  * call for the reader. One task at a time uses a reader; a call while another one waits aborts.
- * Reader and buffer may be on any stack; on one that tasks share, they are copied at each wait. The
- * fields are private.
+ * Reader and buffer may be on any stack; on one that tasks share, they are copied at each wait.
+ * The fields are private.
  */
 typedef struct {
     char *buffer;
-    size_t begin, end; /* of what was read and not yet taken */
+    size_t begin, end; /* where the bytes read and not yet taken are */
     size_t sz, most;   /* bytes that the buffer has, and may have */
     int fd;
     char is_own;  /* the reader allocates the buffer */
@@ -357,9 +356,9 @@ typedef struct {
 
 /*
  * Prepares a reader of `fd`, which stays the caller's, with a buffer of `sz` bytes. With NULL for
- * `buffer`, the reader allocates it at the first read: 4 KiB, and more, up to `sz`, only when so
- * many bytes have come that must be held; what is more than 4 KiB is given back once the buffer is
- * empty. 0 for `sz` is 64 KiB then. Aborts for a buffer of 0 bytes.
+ * `buffer`, the reader allocates it at the first read: 4 KiB, and up to `sz` only when so many
+ * bytes have come that must be held. It gives back more than 4 KiB once the buffer is empty. 0 for
+ * `sz` is 64 KiB then. Aborts for a buffer of 0 bytes.
  */
 void aco_reader_init(aco_reader_t *reader, int fd, void *buffer, size_t sz);
 
@@ -385,28 +384,28 @@ ssize_t aco_reader_until(aco_reader_t *reader, const char *delimiter, size_t lim
 int aco_reader_exactly(aco_reader_t *reader, size_t sz, char **bytes);
 
 /*
- * Shows what comes next, and takes nothing: waits until the buffer holds `sz` bytes, sets `*bytes`
+ * Shows the next bytes, and takes none: waits until the buffer holds `sz` bytes, sets `*bytes`
  * to the first one, and returns how many it holds, which may be more, or at the end of the stream
  * fewer. Does not wait for 0 bytes. Fails as aco_reader_exactly(), but not with ENODATA.
  */
 ssize_t aco_reader_peek(aco_reader_t *reader, size_t sz, char **bytes);
 
-/* As aco_read(), but what the buffer holds comes first, alone. Reads much at once past the buffer,
- * without copying it. */
+/* Reads as aco_read() does, but bytes in the buffer come first, alone. Large reads go past the
+ * buffer, without a copy. */
 ssize_t aco_reader_read(aco_reader_t *reader, void *buf, size_t sz);
 
 /* ==== Between tasks ========================================================================== */
 
 /*
- * What follows may be used by tasks of different threads, and by threads that run no task. The
- * first to wait is the first to go on. Zero bytes initialise it, and nothing needs to be destroyed.
- * It must not be moved or freed while somebody waits, so not lie on the stack of a task with
- * `shares_stack`: to wait for it there aborts. The fields are private.
+ * Tasks of different threads, and threads that run no task, may share these objects. The first to
+ * wait is the first to go on. Zero bytes initialise an object, and nothing needs to be destroyed.
+ * It must not be moved or freed while a task waits for it, so it must not lie on the stack of a
+ * task with `shares_stack`: a wait for it there aborts. The fields are private.
  *
  * A lock that is unlocked is free, and the first to wait is woken. A task that runs may be faster;
  * the other one then keeps its place, and after about 1 ms of that, the next unlock makes it the
- * owner. So tasks that back off from what is locked, as std::scoped_lock does, come to an end. What
- * a task or thread has locked when it ends stays locked.
+ * owner. So tasks that release everything and retry when a lock is taken, as std::scoped_lock
+ * does, always make progress. A lock that a task or thread holds when it ends stays locked.
  */
 typedef struct {
     char is_held;
@@ -415,25 +414,25 @@ typedef struct {
     struct aco_i_node_s *first, *last;
 } aco_i_queue_t;
 
-/* A mutex. Locking fails with EDEADLK if the caller holds it already. Unlocking what the caller has
- * not locked aborts. Cost: some 4 ns both without contention. */
+/* A mutex. Locking fails with EDEADLK if the caller holds it already. Unlocking aborts if the
+ * caller does not hold it. Cost: some 4 ns both without contention. */
 typedef struct {
     uintptr_t owner; /* 0: it is free */
     aco_i_queue_t waiting;
     aco_i_lock_t lock;
-    char is_woken; /* one that waited will try again */
+    char is_woken; /* a task that waited will try again */
 } aco_mutex_t;
 int aco_mutex_lock(aco_mutex_t *mutex);
 int aco_mutex_try_lock(aco_mutex_t *mutex); /* EBUSY if it is locked */
 int aco_mutex_unlock(aco_mutex_t *mutex);
 
-/* A lock that readers share. Who wants to read waits behind who wants to write. */
+/* A lock that readers share. New readers wait behind writers that wait. */
 typedef struct {
     uintptr_t writer; /* 0: none */
     size_t ct_readers;
     aco_i_queue_t waiting;
     aco_i_lock_t lock;
-    unsigned ct_woken; /* that waited, and will try again */
+    unsigned ct_woken; /* tasks that waited, and will try again */
 } aco_rwlock_t;
 int aco_rwlock_read_lock(aco_rwlock_t *rwlock);
 int aco_rwlock_write_lock(aco_rwlock_t *rwlock);
@@ -459,10 +458,10 @@ typedef struct {
 } aco_semaphore_t;
 int aco_semaphore_init(aco_semaphore_t *semaphore, size_t ct);
 int aco_semaphore_acquire(aco_semaphore_t *semaphore);
-int aco_semaphore_try_acquire(aco_semaphore_t *semaphore); /* EAGAIN while that is 0 */
+int aco_semaphore_try_acquire(aco_semaphore_t *semaphore); /* EAGAIN while the count is 0 */
 int aco_semaphore_release(aco_semaphore_t *semaphore);     /* EOVERFLOW beyond SIZE_MAX */
 
-/* A count of what has to end. aco_wait_group_add() may count down, too; less than none aborts. */
+/* A count of jobs that have to end. aco_wait_group_add() may count down, too; below 0 it aborts. */
 typedef struct {
     int64_t ct;
     aco_i_queue_t waiting;
@@ -498,20 +497,20 @@ int aco_chan_recv(aco_chan_t *chan, void *item);
 int aco_chan_try_send(aco_chan_t *chan, const void *item);
 int aco_chan_try_recv(aco_chan_t *chan, void *item);
 
-/* No more items can be sent; those in the channel can still be received. Those who wait to send
+/* Closes a channel: no more items can be sent; those in it can still be received. Sends that wait
  * fail with EPIPE. Fails with EPIPE if it was closed before. */
 int aco_chan_close(aco_chan_t *chan);
 
-/* Frees a channel. Aborts if it is NULL or somebody waits for it. So does any use of it afterwards,
+/* Frees a channel. Aborts if it is NULL or a task waits for it. Any later use of it aborts, too,
  * unless its memory was given back to the system, or something else has it by then. */
 void aco_chan_free(aco_chan_t *chan);
 
-/* One of several that aco_select() offers or waits for. A case with a NULL channel is left out. */
+/* A send or receive that aco_select() may do. A case with a NULL channel is left out. */
 typedef struct {
     aco_chan_t *chan;
     const void *send; /* the item to send; NULL: it is a receive */
     void *recv;       /* where to receive; NULL: it is a send */
-    int result;       /* of the case that happened: what send or receive would have returned */
+    int result;       /* what send or receive returned, if this case was done */
     int error;        /* errno, where result is -1 */
 } aco_case_t;
 
@@ -527,10 +526,10 @@ int aco_select(aco_case_t *cases, size_t ct, int wait);
 
 /*
  * A broadcast passes items of one size to all its subscribers, tasks and threads alike. It keeps
- * the last items once for all of them, and sending never waits: a subscriber that is slow delays
- * nobody, and misses items, which it is told. A subscriber is no more than the position of the
- * item that it gets next, a number that it keeps; there is nothing to end or to free. Items are
- * numbered from 0 on.
+ * the last items once for all of them, and sending never waits: a subscriber that is slow delays no
+ * other, and is told if it misses items. A subscriber is no more than the position of the item that
+ * it gets next, a number that it keeps; there is nothing to end or to free. Items are numbered from
+ * 0 on.
  */
 typedef struct aco_broadcast_s aco_broadcast_t;
 
@@ -553,18 +552,18 @@ uint64_t aco_broadcast_subscribe(aco_broadcast_t *broadcast);
  */
 int aco_broadcast_recv(aco_broadcast_t *broadcast, uint64_t *position, void *item);
 
-/* No more items can be sent; those that are kept can still be received. Fails with EPIPE if it was
- * closed before. */
+/* Closes a broadcast: no more items can be sent; those that are kept can still be received. Fails
+ * with EPIPE if it was closed before. */
 int aco_broadcast_close(aco_broadcast_t *broadcast);
 
-/* Frees a broadcast. Aborts if it is NULL or somebody waits for it. */
+/* Frees a broadcast. Aborts if it is NULL or a task waits for it. */
 void aco_broadcast_free(aco_broadcast_t *broadcast);
 
 /* ==== Helper threads, files, names, processes, signals ======================================= */
 
 /*
- * Runs `fn(arg)` on a helper thread, while only the task waits, and returns what it returned, with
- * its errno: for what blocks or computes long. Helpers start when they are needed, up to
+ * Runs `fn(arg)` on a helper thread, while only the task waits, and returns its result, with its
+ * errno: for functions that block or compute long. Helpers start when they are needed, up to
  * `ct_offload` of a runtime, and end after some idle seconds; their signals are blocked. More calls
  * than that wait their turn, and then, until it comes, the wait can fail: NULL, and `fn` is not
  * called. Once it has begun, neither cancelling nor a deadline ends the wait. Where no thread can
@@ -575,10 +574,11 @@ void aco_broadcast_free(aco_broadcast_t *broadcast);
 void *aco_offload(void *(*fn)(void *), void *arg);
 
 /*
- * As open(), pread(), pwrite() and fsync(). What is cached is read at once; the rest is done by
- * helper threads, as by aco_offload(): cancelling and deadlines end the wait for a helper, but not
- * what it has begun. Opening is different: the wait can end, and the helper, which stays busy while
- * a FIFO has nobody at its other end, closes what it opens; but the file may have been made.
+ * These calls are as open(), pread(), pwrite() and fsync(). Cached data is read at once; helper
+ * threads do the rest, as by aco_offload(): cancelling and deadlines end the wait for a helper, but
+ * not a call that it has begun. Opening is different: the wait can end, and the helper, which stays
+ * busy while no process has the other end of a FIFO, closes what it opens; but the file may have
+ * been made.
  */
 int aco_open(const char *path, int flags, ... /* mode_t mode */);
 ssize_t aco_pread(int fd, void *buffer, size_t sz, int64_t offset);
@@ -586,9 +586,10 @@ ssize_t aco_pwrite(int fd, const void *buffer, size_t sz, int64_t offset);
 int aco_fsync(int fd);
 
 /*
- * As getaddrinfo() and getnameinfo(): they return 0 or an EAI_ error; EAI_SYSTEM with errno if the
- * wait failed. Numeric addresses are done at once, and all else by `ct_offload_names` helpers; one
- * whose task waits no more goes on until the look-up ends, perhaps after aco_run() has returned.
+ * These calls are as getaddrinfo() and getnameinfo(): they return 0 or an EAI_ error; EAI_SYSTEM
+ * with errno if the wait failed. Numeric addresses need no helper; all others are looked up by
+ * `ct_offload_names` helpers. One whose task waits no more goes on until the look-up ends, perhaps
+ * after aco_run() has returned.
  */
 struct addrinfo;
 int aco_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
@@ -596,44 +597,44 @@ int aco_getaddrinfo(const char *node, const char *service, const struct addrinfo
 int aco_getnameinfo(const struct sockaddr *address, socklen_t address_sz, char *host,
                     socklen_t host_sz, char *service, socklen_t service_sz, int flags);
 
-/* As waitpid(). If the wait fails, no child was taken. Only the end of a single process is waited
- * for without a helper thread; `ct_offload` of them can wait for others. */
+/* Waits for a child as waitpid() does. If the wait fails, no child was taken. Waiting for the end
+ * of a single process needs no helper thread; `ct_offload` of them can wait for others. */
 pid_t aco_waitpid(pid_t pid, int *status, int options);
 
-/* As sigwaitinfo(): waits for one of the signals of `set`, which are blocked in all threads, and
- * returns its number. `info` may be NULL. */
+/* Waits as sigwaitinfo() does for one of the signals of `set`, which are blocked in all threads,
+ * and returns its number. `info` may be NULL. */
 #ifdef SI_USER /* <signal.h> has siginfo_t, so unless in strict C without POSIX */
 int aco_wait_signal(const sigset_t *set, siginfo_t *info);
 #endif
 
 /* ==== Looking inside ========================================================================= */
 
-/* With ACO_WATCHDOG=50ms or so in the environment, a thread tells on stderr which task has kept
- * its thread for longer, which tasks wait for each other for ever, and who holds a lock while
- * others want it; and, when a runtime ends, which of its tasks and groups were never joined. With
- * ACO_TRACE=FILE, when each task ran, waited and was woken is written into the file, in the Trace
- * Event Format; with ACO_PROFILE=FILE, where tasks spend processor time, as collapsed stacks. Both
- * are whole if the process ends by exit(), or by a SIGHUP, SIGINT or SIGTERM that it has no handler
+/* With ACO_WATCHDOG=50ms or so in the environment, a thread reports on stderr tasks that have kept
+ * their thread for longer, tasks that wait for each other for ever, and the holders of locks that
+ * others want; and, when a runtime ends, its tasks and groups that were never joined.
+ * ACO_TRACE=FILE names a file for when each task ran, waited and was woken, in the Trace Event
+ * Format; ACO_PROFILE=FILE one for where tasks spend processor time, as collapsed stacks. Both are
+ * whole if the process ends by exit(), or by a SIGHUP, SIGINT or SIGTERM that it has no handler
  * for. */
 
 /* Prints the tasks of the process that have not ended: id, name, state, what each waits for and
  * since when, deadline, bytes of its stack that it uses, and a backtrace. Tasks that wait for the
- * same in the same place are one entry, with their number. What runs on other threads meanwhile is
- * shown as it happens to be; threads that run a task are interrupted by SIGURG to tell where,
- * unless the program uses that itself. Once it has taken 5 s, further tasks have no backtraces. */
+ * same in the same place are one entry, with their number. Tasks that run on other threads
+ * meanwhile are shown as they happen to be; SIGURG interrupts these threads for their backtraces,
+ * unless the program uses it itself. After 5 s, further tasks have no backtraces. */
 void aco_print_tasks(FILE *stream);
 
-/* Prints that on stderr whenever the process gets `signal`, by a thread that waits for it, and
- * instead of what the signal did before: a former handler is not called. If it is SIGABRT or that
- * of a fault (SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP), the handler prints the list,
+/* Prints the tasks on stderr whenever the process gets `signal`. A thread waits for it, and it does
+ * nothing else any more: a former handler is not called. If it is SIGABRT or the signal of a fault
+ * (SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP), the handler prints the list,
  * without malloc(), and then the signal does what it would have done: a former handler is called,
  * from then on alone; without one, the process ends, even if the signal was ignored. After a stack
  * overflow, the list follows its report. In a child after fork() the list is that of the
  * child, once it runs tasks. Fails as pthread_create(3), pthread_atfork(3) and sigaction(2) do. */
 int aco_print_tasks_on(int signal);
 
-/* What the runtimes of the process have, and did so far, with those that have ended: counts of what
- * was done never fall. */
+/* Counts of the runtimes of the process. Those of what was done include runtimes that have ended,
+ * and never fall. */
 typedef struct {
     uint64_t ct_tasks;    /* that have not ended */
     uint64_t ct_started;  /* tasks */
@@ -646,10 +647,10 @@ typedef struct {
 } aco_stats_t;
 void aco_stats(aco_stats_t *stats);
 
-/* Prints these numbers in the text format of Prometheus, and more: tasks by what they wait for,
- * and two histograms. `aco_turn_seconds` is for how long tasks kept a loop from looking at what has
- * happened outside; `aco_wake_seconds` is how long a task that was woken from outside waited until
- * it ran, counted up to 50 times a second. */
+/* Prints these counts in the text format of Prometheus, and more: tasks by what they wait for, and
+ * two histograms. `aco_turn_seconds` is for how long tasks kept a loop from looking outside;
+ * `aco_wake_seconds` is how long a task that was woken from outside waited until it ran, counted up
+ * to 50 times a second. */
 void aco_print_metrics(FILE *stream);
 
 /* ==== Private ================================================================================ */

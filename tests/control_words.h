@@ -8,19 +8,19 @@
 
 #include "aco.h"
 
-/* On x86 MXCSR and the x87 control word, on others one word: control and flags in it don't overlap. */
+/* x86 has MXCSR and the x87 control word, others one word, in which control and flags are apart. */
 typedef struct {
     uint32_t word;
     uint32_t x87;
 } words_t;
 
 /* Each processor has: CONTROL and FLAGS, the bits of `word`; MY_FLAGS and ITS_FLAGS, which may be
- * raised; IN_REG, the bits of reg[ACO_REG_IDX_FPU] that tell something; the functions
+ * raised; IN_REG, the bits of reg[ACO_REG_IDX_FPU] that are in use; the functions
  *   in_reg(words)       what aco_save_fpucw_mxcsr() writes for them
  *   read_words()
  *   write_words(words)  also drops what is raised and not in `words`, which might trap from now on
- * and what an unprepared thread has, `usual`, with sets of which each differs from it, and from each
- * other, in something else. The first is the usual one. */
+ * and what an unprepared thread has, `usual`, with sets of which each differs from it, and from
+ * each other, in something else. The first is the usual one. */
 #if defined(ACO_ARCH_X86_64) || defined(ACO_ARCH_I386)
 
 #define HAVE_X87

@@ -20,7 +20,7 @@
 
 /* ==== Instance ================================================================================ */
 
-/* New blocks that look like used ones, so that a field which nobody sets is seen. */
+/* Makes new blocks look like used ones, so that a field that is never set is seen. */
 #ifdef M_PERTURB /* not every libc can do so */
 __attribute__((constructor)) static void make_blocks_dirty(void)
 {
@@ -192,7 +192,7 @@ static void be_child(act_t act, void *arg, int stderr_fd)
     _exit(0);
 }
 
-/* What an emulator adds about a death is not the child's word. */
+/* Removes the line that an emulator adds about a death: the child did not write it. */
 static void drop_emulators_word(void)
 {
     char *word = strstr(child.text, "qemu: uncaught target signal");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What several test programs need: a thread instance to test on, the invariants of aco.c as
- * assertions, and functions that let a child process fail and look at how it died. Includes
- * cmocka. Rely on nothing but this header and aco.h.
+ * Shared by test programs: a thread instance to test on, the invariants of aco.c as assertions, and
+ * functions that let a child process fail and look at how it died. Includes cmocka. Rely on nothing
+ * but this header and aco.h.
  *
  * cmocka's assertions leave a test by longjmp(), which must not cross from one stack to another:
  * use them on the thread's own stack only. In a coroutine use CO_CHECK(), which takes a note; the
@@ -77,7 +77,7 @@ int is_save_stack_embedded(const aco_t *co);
 size_t live_sz(const aco_t *co);
 const char *live_frames(const aco_t *co);
 
-/* Fills `sz` bytes with what follows from `seed`; tells whether they still are that. */
+/* Fills `sz` bytes with what follows from `seed`; returns whether they still are that. */
 void fill_from_seed(void *ptr, size_t sz, uint32_t seed);
 int is_from_seed(const void *ptr, size_t sz, uint32_t seed);
 
@@ -86,7 +86,7 @@ uint32_t next_random(uint32_t *random);
 
 /* ==== Children ================================================================================ */
 
-/* What is done in a child process. */
+/* Runs in a child process. */
 typedef void (*act_t)(void *arg);
 
 /*

@@ -1,17 +1,17 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# What the test scripts need in common; each sources this file first. They are run from the root of
-# the project, with these in their environment:
+# Shared by the test scripts; each sources this file first. They are run from the root of the
+# project, with these in their environment:
 #   CC, CXX  compilers, gcc and g++ if not set
 #   OUTPUT   directory with libaco.a and libaco.so for x86-64, output if not set
 #   M32      not empty if programs for i386 can be built and run
 #   TMP      directory in which each script makes one of its own for what it builds
 #   INSTALLED  not empty if ./test.sh -i all has installed all that tests need
 #   OPTIONS  those that ./test.sh was called with, -o no-m32 and the like
-# Of other processors, test.sh leaves in $OUTPUT/.foreign which of them programs can be built for.
-# A script whose header has a line "# parts: ..." is run once for each of these, with it as argument;
-# where they are processors, this file sees to it.
+# test.sh lists in $OUTPUT/.foreign the other processors that programs can be built for.
+# A script whose header has a line "# parts: ..." is run once for each of these, with it as
+# argument. If they are processors, this file limits the script to the one that is its argument.
 # They exit with 0 if all is well, 77 if there is nothing they can test here, and otherwise with
 # another status after having said why.
 #
@@ -25,7 +25,7 @@ export -n OUTPUT
 TMP=$(mktemp -d "${TMP:-/tmp}/${0##*/}.XXXXXX")
 trap 'rm -rf "$TMP"' EXIT
 
-# What every source of the project compiles with; C++ knows all but one.
+# Options for every source of the project; C++ knows all but one.
 mapfile -t C_WARNINGS < <(grep -s '^-' tools/warnings && echo -Werror)
 mapfile -t WARNINGS < <(printf '%s\n' "${C_WARNINGS[@]}" | grep -v -e -Wstrict-prototypes)
 
@@ -46,8 +46,8 @@ if [[ -z $PART || $PART == i386 ]]; then
     fi
 fi
 
-# The names of other processors for which programs can be built and run, and of each the compiler with
-# options, the emulator, and more options for what uses cmocka.
+# The names of other processors for which programs can be built and run, and for each the compiler
+# with options, the emulator, and more options for programs that use cmocka.
 FOREIGN=()
 declare -A CROSS EMULATOR CROSS_CMOCKA
 if [[ -f "$OUTPUT/.foreign" ]]; then
@@ -95,18 +95,18 @@ have() {
     command -v "$1" >/dev/null
 }
 
-# Skips the test for lack of something that ./test.sh -i all installs; if it was to, that is a failure.
+# Skips the test for lack of something that ./test.sh -i all installs; fails after -i all.
 lack() {
     [[ -z "$INSTALLED" ]] ||
         fail "$*, though -i all was to install it (without that, this test is skipped)"
     skip "$* (or ./test.sh -i all)"
 }
 
-# What C++ programs can't be compiled for, as there are no headers.
+# Targets that C++ programs can't be compiled for, as there are no headers.
 WITHOUT_CXX=()
 
-# compiles_cxx WHAT CXX OPTION...: whether C++ programs can be compiled. If not, the test goes on with
-# the rest, and ends in tell_untested.
+# compiles_cxx WHAT CXX OPTION...: whether C++ programs can be compiled. If not, the test goes on
+# with the rest, and ends in tell_untested.
 compiles_cxx() {
     local what=$1
     shift
@@ -165,9 +165,9 @@ declare -rA MADE_VARIANTS=(
     ["$CC -m32 -O2"]=m32.no_valgrind.standaloneFPUenv
 )
 
-# use_library LIBRARY COMPILER OPTION...: the library of that name in tools/libraries, and those
-# below it, compiled with this command once for all scripts. What programs are linked with is then
-# in OBJECTS, and in INCLUDE the options for headers, those that tests share, too.
+# use_library LIBRARY COMPILER OPTION...: compiles the library of that name in tools/libraries, and
+# those below it, with this command once for all scripts. OBJECTS has then what programs are linked
+# with, and INCLUDE the options for headers, those that tests share, too.
 use_library() {
     local library=$1 compiler=() variant
     shift
@@ -179,8 +179,8 @@ use_library() {
             compiler+=("$1")
             shift
         done
-        must "$library: ${compiler[*]} $* fails" env OUTPUT="$OUTPUT" CC="${compiler[*]}" CFLAGS="$*" \
-            bash make.sh objects "$library"
+        must "$library: ${compiler[*]} $* fails" env OUTPUT="$OUTPUT" CC="${compiler[*]}" \
+            CFLAGS="$*" bash make.sh objects "$library"
     fi
     mapfile -t OBJECTS <"$TMP/said"
     read -ra INCLUDE <<<"${OBJECTS[0]}"
@@ -212,12 +212,12 @@ run_arguments() {
     ((ct)) || must "$name fails" "$@"
 }
 
-# Runs a command that is to die. Its exit status, as a shell tells it, is then in STATUS, and what
-# it wrote to stderr in $TMP/said.
+# Runs a command that is to die. STATUS has then its exit status, as a shell reports it, and
+# $TMP/said what it wrote to stderr.
 run_to_death() {
     STATUS=0
     { (ulimit -c 0 && exec "$@") 2>"$TMP/said" || STATUS=$?; } 2>/dev/null
-    # What an emulator adds is not the program's.
+    # The emulator adds this line, not the program.
     sed -i '/^qemu: uncaught target signal/d' "$TMP/said"
 }
 
@@ -234,7 +234,7 @@ start_stub() {
     done
 }
 
-# What a program with a sanitizer is run by: older ones die of the random addresses of newer
+# The command that runs a program with a sanitizer: older ones die of the random addresses of newer
 # kernels, and may hang when they meet a fault of their own.
 SANITIZED=(timeout 100)
 if setarch -R true 2>/dev/null; then
@@ -309,7 +309,7 @@ need_cmocka() {
     ((${#WIDTHS[@]} + ${#FOREIGN[@]})) || lack "no cmocka: apt-get install libcmocka-dev"
 }
 
-# Whether a command compiles C++, whatever it has of headers.
+# Whether a command compiles C++, with or without headers.
 speaks_cxx() {
     echo 'int i;' | "$@" -x c++ -fsyntax-only - 2>/dev/null || {
         echo "$1: no C++, not tested"

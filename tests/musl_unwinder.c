@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the unwinder of a gcc that was made for glibc asks glibc for, made of what musl has. Linked
- * to the tests that test_musl.sh builds; a gcc made for musl has an unwinder that needs none of it.
+ * Functions of glibc, written for musl: the unwinder of a gcc that was made for glibc calls them.
+ * Linked to the tests that test_musl.sh builds; a gcc made for musl has an unwinder that needs
+ * none.
  */
 
 /* For dl_iterate_phdr(). */

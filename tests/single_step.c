@@ -28,8 +28,8 @@ static struct {
 
 /* ==== Processor =============================================================================== */
 
-/* Notes SP, loads the control words and registers of `from`, sets the trap flag, and calls. Who is
- * continued comes to the breakpoint. */
+/* Notes SP, loads the control words and registers of `from`, sets the trap flag, and calls. The
+ * side that is continued comes to the breakpoint. */
 void single_step_call(step_side_t *from, void (*function)(void), void *argument, void *argument2);
 extern const char single_step_arrived[];
 
@@ -199,7 +199,7 @@ static int is_in_a_stack(const char *address)
     return is_in(run.step.from, address) || is_in(run.step.to, address);
 }
 
-/* What holds before every instruction. */
+/* Checks what holds before every instruction. */
 static void check_instruction(const ucontext_t *context)
 {
     const char *sp = register_of(context, SP);
@@ -215,7 +215,7 @@ static void check_instruction(const ucontext_t *context)
     demand(is_x87_empty(context), "the x87 stack is not empty", context);
 }
 
-/* What holds where a side arrives that has never run (C2 of the ABI's function entry). */
+/* Checks what holds where a side arrives that has never run (C2 of the ABI's function entry). */
 static void check_entry(const ucontext_t *context)
 {
     const step_side_t *to = run.step.to;
@@ -225,7 +225,7 @@ static void check_entry(const ucontext_t *context)
     demand(register_of(context, BP) == NULL, "the frame pointer at the entry is not 0", context);
 }
 
-/* What holds where a side arrives that has stepped away. */
+/* Checks what holds where a side arrives that has stepped away. */
 static void check_return(const ucontext_t *context)
 {
     const step_side_t *to = run.step.to;

@@ -43,7 +43,7 @@ typedef struct {
     const void *left_for; /* a function by whose call `to` ends the stepping; or NULL */
 } step_t;
 
-/* What was seen since the program began. */
+/* Counts since the program began. */
 typedef struct {
     unsigned long instructions; /* stepped; one that repeats itself counts once */
     unsigned long signals;      /* delivered */

@@ -4,7 +4,8 @@
  * after the other, ends in a line that names the call, the size and the error; or, in calls that
  * are for that, in NULL with errno and nothing kept.
  */
-// build: tests/wrapped_memory.c -Wl,--wrap=malloc,--wrap=calloc,--wrap=free,--wrap=mmap,--wrap=munmap,--wrap=mprotect
+// build: tests/wrapped_memory.c -Wl,--wrap=malloc,--wrap=calloc,--wrap=free
+// build: -Wl,--wrap=mmap,--wrap=munmap,--wrap=mprotect
 #include "harness.h"
 #include "wrapped_memory.h"
 

@@ -4,7 +4,8 @@
  * the other, in blocks as it asked for them, and nothing by malloc() and free(); a failure is
  * reported as one of malloc() is.
  */
-// build: tests/wrapped_memory.c -Wl,--wrap=malloc,--wrap=calloc,--wrap=free,--wrap=mmap,--wrap=munmap,--wrap=mprotect
+// build: tests/wrapped_memory.c -Wl,--wrap=malloc,--wrap=calloc,--wrap=free
+// build: -Wl,--wrap=mmap,--wrap=munmap,--wrap=mprotect
 #include "harness.h"
 #include "wrapped_memory.h"
 
@@ -130,7 +131,7 @@ static void all_blocks_come_from_it_and_go_back(void **state)
     }
 }
 
-/* What the library allocates for its optional parts. */
+/* The optional parts allocate by the same allocator. */
 static void parts_allocate_by_it(void **state)
 {
     (void)state;

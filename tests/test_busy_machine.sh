@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The benchmark tells when others take the processor from it.
+# The benchmark reports when others take the processor from it.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh

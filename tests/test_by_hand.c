@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What programs of libaco do to coroutines and share stacks by hand, and in an order that was never
- * promised: it works, or ends in a message where it can't.
+ * Programs of libaco change coroutines and share stacks by hand, and in an order that was never
+ * promised: this works, or ends in a message where it can't.
  */
 #include "harness.h"
 
@@ -263,7 +263,7 @@ static void a_stack_in_the_callers_memory_may_go_early_too(void **state)
     }
 }
 
-/* What remains in place after its original was destroyed is a copy, which is not counted. */
+/* A copy may remain in place after its original was destroyed; the share stack doesn't count it. */
 static void a_copy_may_outlive_its_share_stack(void **state)
 {
     const instance_t *in = (const instance_t *)*state;
@@ -461,7 +461,7 @@ aco_attr_no_asan static void keeps_what_is_wanted(void)
     }
 }
 
-/* What one that keeps about `sz` bytes came to need on `stack`. */
+/* Bytes that a coroutine that keeps about `sz` bytes came to need on `stack`. */
 static size_t need(const instance_t *in, aco_share_stack_t *stack, size_t sz)
 {
     aco_t *evictor = aco_create(in->main_co, stack, 1000, ends_at_once, NULL);

@@ -4,7 +4,8 @@
  * freed, they use the bytes they were given and no others, and what is too small or misaligned is
  * refused with EINVAL.
  */
-// build: tests/wrapped_memory.c -Wl,--wrap=malloc,--wrap=calloc,--wrap=free,--wrap=mmap,--wrap=munmap,--wrap=mprotect
+// build: tests/wrapped_memory.c -Wl,--wrap=malloc,--wrap=calloc,--wrap=free
+// build: -Wl,--wrap=mmap,--wrap=munmap,--wrap=mprotect
 #include "harness.h"
 #include "wrapped_memory.h"
 
@@ -25,7 +26,7 @@
 #define EVICTION_ALLOCATES 0
 #endif
 
-/* What is given to the library, with as many canaries before and after. */
+/* Memory that is given to the library, with as many canaries before and after. */
 #define CANARY_CT 64u
 typedef struct {
     unsigned char before[CANARY_CT];
@@ -158,7 +159,7 @@ static void a_save_stack_is_what_remains_and_grows_when_it_must(void **state)
     aco_destroy(other);
 }
 
-/* What grew is given back, what was given is not. */
+/* Memory by which it grew is given back; the caller's memory is not. */
 static void destroy_frees_what_has_grown_only(void **state)
 {
     const instance_t *in = (const instance_t *)*state;

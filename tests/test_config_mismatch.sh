@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# A translation unit and a library of different configuration do not link, even if all that it does
-# is to read a field: for each pair of configurations, and for each way to compile and link. Nor do
-# aco.c and acosw.S. Of the same configuration, they do; ACO_USE_ASAN and ACO_USE_TSAN are part of it
-# only where the compiler has that sanitizer on. A header that the library can't serve is refused by
-# aco_thread_init().
+# A translation unit and a library of different configuration do not link, even if the unit only
+# reads a field: for each pair of configurations, and for each way to compile and link. Nor do aco.c
+# and acosw.S. Those of the same configuration link; ACO_USE_ASAN and ACO_USE_TSAN are part of it
+# only where the compiler has that sanitizer on. aco_thread_init() refuses a header that the library
+# can't serve.
 #
 # seconds: 53
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
 
-# What linkers say.
+# The message of linkers.
 UNDEFINED='undefined (reference to|symbol:) .*aco_thread_init_aco_acosw_'
 
 # It may be dropped, all but the reference to the library.
@@ -76,7 +76,7 @@ check_pairs() {
         for j in "${!configurations[@]}"; do
             ((i == j)) || libraries+=("$TMP/aco-$j.o")
         done
-        must_not "a program with${configurations[i]} links with a library of another configuration" \
+        must_not "a program with${configurations[i]} links with another configuration" \
             "$UNDEFINED" "$CC" -Wl,-z,muldefs "$TMP/reader-$i.o" "${libraries[@]}" -o "$TMP/program"
         "$CC" "$TMP/reader-$i.o" "$TMP/aco-$i.o" -o "$TMP/program" >"$TMP/said" 2>&1 || true
         if grep -E "$UNDEFINED" "$TMP/said" >&2; then
@@ -160,7 +160,7 @@ check_ways() {
     echo "$what, ${#ways[@]} ways, static and shared: none of another configuration links"
 }
 
-# ---- What must fit -------------------------------------------------------------------------------
+# ---- Configurations that fit ---------------------------------------------------------------------
 
 # check_same COMPILER OPTIONS CONFIGURATION...: programs of the same configuration run.
 check_same() {
@@ -266,7 +266,8 @@ check_foreign() {
 }
 
 multiply -UACO_CONFIG_SHARE_FPU_MXCSR_ENV -DACO_CONFIG_SHARE_FPU_MXCSR_ENV
-multiply -U__SANITIZE_ADDRESS__ -D__SANITIZE_ADDRESS__ -D__SANITIZE_THREAD__ ${valgrind:+"$valgrind"}
+multiply -U__SANITIZE_ADDRESS__ -D__SANITIZE_ADDRESS__ -D__SANITIZE_THREAD__ \
+    ${valgrind:+"$valgrind"}
 multiply -UACO_CONFIG_LIST -DACO_CONFIG_LIST
 multiply -UACO_CONFIG_STRESS -DACO_CONFIG_STRESS
 build_all

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The control words, on x86 the x87 control word and the control bits of MXCSR: every coroutine has
- * its own, or with ACO_CONFIG_SHARE_FPU_MXCSR_ENV all have the same. Status flags are nobody's, but those that
- * one has raised must not trap another. All of it for the inline switch, for acosw(), and for
- * both in one switch there and back.
+ * its own, or with ACO_CONFIG_SHARE_FPU_MXCSR_ENV all have the same. All coroutines share the
+ * status flags, but those that one has raised must not trap another. Each test is for the inline
+ * switch, for acosw(), and for both in one switch there and back.
  */
 // build: tests/no_inline.c
 #include "control_words.h"
@@ -121,7 +121,7 @@ static void each_side_keeps_its_own_unless_they_are_shared(void **state)
     in_every_way((const instance_t *)*state, check_all_pairs);
 }
 
-/* Not those at its creation, nor those at its first resume. */
+/* Own words at the start are those at aco_thread_init(), not at creation or at the first resume. */
 static void check_start(const instance_t *in, const way_t *way)
 {
     for (size_t i = 0; i < ARRAY_SZ(sets); i++) {

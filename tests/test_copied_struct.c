@@ -2,8 +2,8 @@
 /*
  * A coroutine may be copied, as a struct, before its first resume, and be run from the copy: some
  * programs keep theirs in structs of their own. The original keeps the memory that it came with, so
- * it must stay. Of the two, one is destroyed, and the other, which the share stack does not count,
- * freed.
+ * it must stay. One of the two is destroyed, and the other, which the share stack does not count,
+ * is freed.
  */
 #include "harness.h"
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a new coroutine, a new main coroutine and a new share stack look like, field by field, and
- * what the questions of aco.h answer before, during and after the first resume of a thread.
+ * A new coroutine, a new main coroutine and a new share stack, field by field, and the answers of
+ * aco.h's questions before, during and after the first resume of a thread.
  *
  * The linker leads madvise() to a function here, which notes what it is called with, and sysconf()
- * to one that tells pages of any size.
+ * to one that reports pages of any size.
  */
 // build: -Wl,--wrap=madvise,--wrap=sysconf
 #include "harness.h"
@@ -303,7 +303,7 @@ static void share_stack_new_makes_a_guarded_one(void **state)
     }
 }
 
-/* What madvise() was called with. */
+/* The last call of madvise(). */
 static struct {
     unsigned ct;
     void *ptr;
@@ -313,7 +313,7 @@ static struct {
 
 int __wrap_madvise(void *ptr, size_t sz, int advice);
 
-/* As in a kernel without huge pages. */
+/* Fails as in a kernel without huge pages. */
 int __wrap_madvise(void *ptr, size_t sz, int advice)
 {
     advised.ct++;

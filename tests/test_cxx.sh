@@ -46,7 +46,7 @@ check_throw() {
         fail "$what: an exception that leaves an entry function: status $STATUS"
     fi
     if grep -E '^(unwound|caught)' "$TMP/said" >&2; then
-        fail "$what: an exception that nobody catches was passed on"
+        fail "$what: an uncaught exception was passed on"
     fi
 }
 
@@ -68,7 +68,7 @@ check_programs() {
     must "$what: a C program fails with the library as C++" "${RUN[@]}" "$TMP/program"
 }
 
-# check WHAT C++-COMPILER, for the processor that WIDTH and RUN tell of.
+# check WHAT C++-COMPILER, for the processor of WIDTH and RUN.
 check() {
     local what=$1 cxx=$2 dialect level
     compiles_cxx "$what" "$cxx" "${WIDTH[@]}" || return 0

@@ -33,7 +33,7 @@ cp tests/{arguments,harness.[ch],test_status.c} "$PROJECT/tests"
 touch "$PROJECT/packaging/installed"
 echo 'exit 0' > "$PROJECT/packaging/install.sh"
 cd "$PROJECT"
-# A thing is there if its packages have been asked for. What is fetched otherwise is left out.
+# A thing is there if its packages have been asked for. Things that are no packages are left out.
 sed -i '/ fetch_/d; s/^\([^#|][^|]*\)|\([^|]*\)|/came \2 |\2|/' tools/dependencies
 sed -i "s,/usr/sbin/policy-rc.d,$PROJECT/policy-rc.d,; s,/etc/rc,$PROJECT/etc/rc," \
     tools/dependencies.sh
@@ -67,7 +67,7 @@ readonly APT_GET='[[ $1 == install ]] || exit 0
     touch "$PROJECT/etc/rc2.d/S01slapd"'
 stub apt-get "$APT_GET"
 
-# ---- What each goal installs ---------------------------------------------------------------------
+# ---- Packages for each goal ----------------------------------------------------------------------
 
 # installs PACKAGES COMMAND...: these, in alphabetic order, and no more.
 installs() {
@@ -132,7 +132,8 @@ breaks 'exclude each other' '[[ "$*" != *--no-remove*gcc-multilib* ]]'
 stub apt-get
 : > asked
 ! bash make.sh -i all > said 2>&1 || fail "make.sh -i goes on without what it has installed"
-[[ $(< said) == *'still missing: gcc libc6-dev'* ]] || fail "make.sh -i does not say what is missing"
+[[ $(< said) == *'still missing: gcc libc6-dev'* ]] ||
+    fail "make.sh -i does not say what is missing"
 
 # That of an administrator stays as it is.
 stub apt-get "$APT_GET"
@@ -142,7 +143,7 @@ installs "${everything% }" make.sh -i all
 [[ $(< policy-rc.d) == $'#!/bin/sh\nexit 0' && $(< said) == *"decides whether services start"* ]] ||
     fail "an administrator's policy-rc.d does not stay"
 
-# ---- What `library` builds -----------------------------------------------------------------------
+# ---- The goal `library` --------------------------------------------------------------------------
 
 # Only programs of this machine are linked with it, even where all compilers are there.
 rm -rf output

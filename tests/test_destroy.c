@@ -182,7 +182,7 @@ static void a_main_coroutine_that_never_resumed(void **state)
     assert_null(aco_get_co());
 }
 
-/* What nobody can resume any more can still be destroyed, in every state but running. */
+/* A coroutine that can't be resumed any more can still be destroyed, in every state but running. */
 static void the_main_coroutine_before_its_coroutines(void **state)
 {
     instance_t in;
@@ -206,7 +206,7 @@ static void the_main_coroutine_before_its_coroutines(void **state)
     aco_share_stack_destroy(in.stack);
 }
 
-/* Of two main coroutines of a thread, the one that is not in use goes without a trace. */
+/* The main coroutine that a thread does not use goes without a trace. */
 static void a_main_coroutine_that_another_has_replaced(void **state)
 {
     const instance_t *in = (const instance_t *)*state;

@@ -37,7 +37,8 @@ check_options() {
     shift
     for source in tests/programs/header_user.c aco.c acosw.S; do
         must "$cc ${WIDTH[*]} $*: $source does not compile" \
-            "$cc" "${WIDTH[@]}" -pedantic "${C_WARNINGS[@]}" "$@" -I. -c "$source" -o "$TMP/object.o"
+            "$cc" "${WIDTH[@]}" -pedantic "${C_WARNINGS[@]}" "$@" -I. -c "$source" \
+            -o "$TMP/object.o"
     done
 }
 
@@ -46,7 +47,7 @@ macros() {
     "$1" "${WIDTH[@]}" -I. -dM -E - | awk '{ sub(/\(.*/, "", $2); print $2 }' | sort
 }
 
-# What aco.h defines besides what its system headers do.
+# Checks the names of the macros that aco.h adds to those of its system headers.
 check_macros() {
     local cc=$1
     sed -n 's/^#include </&/p' aco.h | grep -v valgrind | macros "$cc" >"$TMP/system"

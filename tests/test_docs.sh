@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# What the documents show is so: every program in them compiles and prints the text that follows it,
-# every command runs, in blocks and in sentences, every link leads somewhere, the README is short and
+# The documents are true: every program in them compiles and prints the text that follows it, every
+# command runs, in blocks and in sentences, every link leads somewhere, the README is short and
 # begins with the runtime, and the two READMEs say the same.
 #
 # seconds: 61
@@ -15,11 +15,12 @@ need python3:python3 pkg-config:pkg-config make:make
 
 mapfile -t DOCUMENTS < <(find . -name '*.md' ! -path './output/*' | LC_ALL=C sort)
 
-# That of the system, for which packages are.
+# The system's Python: Debian's packages are for it.
 PYTHON=/usr/bin/python3
 
 # Commands that another test runs, since they take long or need what it has, each with that test.
 # .ci/run runs those that install packages.
+readonly INSTALLED=packaging/test_install.sh
 declare -A RUN_BY=(
     ["./make.sh -i run"]=.ci/run
     ["./make.sh -i"]=.ci/run
@@ -34,10 +35,12 @@ declare -A RUN_BY=(
     ["bench/run.sh -i"]=bench/test_bench.sh
     ["bench/run.sh --check --only FILE"]=bench/test_bench.sh
     ["bench/run.sh --group runtime"]=bench/test_servers.sh
+    ["bench/run.sh --group hooks"]=bench/test_servers.sh
+    ["bench/run.sh --group cpp"]=bench/test_servers.sh
     ["img/draw.py"]=tests/test_pictures.sh
     ["test_proof.sh --all-mutants"]=tools/proof/test_proof.sh
-    ["man 7 aco"]=packaging/test_install.sh
-    ["gcc -O2 program.c \$(pkg-config --cflags --libs aco-hooks libpq) -o program"]=packaging/test_install.sh
+    ["man 7 aco"]=$INSTALLED
+    ["gcc -O2 program.c \$(pkg-config --cflags --libs aco-hooks libpq) -o program"]=$INSTALLED
     ["packaging/build_debian.sh"]=packaging/test_debian.sh
     ["apt install ./output/debian/libaco*.deb"]=packaging/test_debian.sh
     ["conan create packaging/conan"]=packaging/test_conan.sh
@@ -46,11 +49,12 @@ declare -A RUN_BY=(
     ["gdb -x tools/gdb/aco.py ./program"]=tools/gdb/test_gdb.sh
     ["gdb -x tools/gdb/aco.py ./program core"]=tools/gdb/test_gdb.sh
     ["source tools/gdb/aco.py"]=tools/gdb/test_gdb.sh
-    ["source PREFIX/share/aco/aco.py"]=packaging/test_install.sh
-    ["source /usr/local/share/aco/aco.py"]=packaging/test_install.sh
+    ["source PREFIX/share/aco/aco.py"]=$INSTALLED
+    ["source /usr/local/share/aco/aco.py"]=$INSTALLED
 )
 
-# blocks FILE DIRECTORY: each code block of FILE as a file there, numbered, with its language as suffix.
+# blocks FILE DIRECTORY: each code block of FILE as a file there, numbered, with its language as
+# suffix.
 blocks() {
     mkdir -p "$2"
     awk -v directory="$2" '
@@ -87,7 +91,7 @@ commands_in() {
     done < <(parts "$1" | awk 'NR % 2 == 0')
 }
 
-# What the example that follows a program says it prints, if anything does.
+# The file of the block that follows a program, which may have the text that the program prints.
 expected_of() {
     printf '%s/%03d.text' "${1%/*}" "$((10#$(basename "${1%.*}") + 1))"
 }
@@ -106,7 +110,7 @@ complete() {
     fi
 }
 
-# For programs of docs/hooks.md, which are linked with these, and run with a database that is started.
+# Programs of docs/hooks.md are linked with HOOKS, and run with a database that the test starts.
 HOOKS=() DATABASE=() ADDRESS=
 
 # find_database SOURCE: whether there is one, whose address the source then has.
@@ -120,8 +124,8 @@ find_database() {
     HOOKS=("-Wl,-u,aco_hooks_active" "$OUTPUT/libaco_hooks.a")
     if [[ -z ${SERVER:-} ]]; then
         local port=$PORT
-        # shellcheck source=runtime/hooks/tests/real/servers.sh
-        . runtime/hooks/tests/real/servers.sh
+        # shellcheck source=hooks/tests/real/servers.sh
+        . hooks/tests/real/servers.sh
         start_server pg
         ADDRESS="host=127.0.0.1 port=$PORT user=aco dbname=postgres"
         PORT=$port
@@ -140,7 +144,7 @@ try_program() {
         find_database "$source" || return 0
     fi
     must "a program of $document compiles" "${compiler[@]}" -O2 "${WARNINGS[@]}" -fexceptions -I. \
-        -Iruntime "${INCLUDES[@]}" "$source" "${HOOKS[@]}" "$OUTPUT/libaco_runtime.a" \
+        -Iruntime -Icpp "${INCLUDES[@]}" "$source" "${HOOKS[@]}" "$OUTPUT/libaco_runtime.a" \
         "$OUTPUT/libaco.a" "${DATABASE[@]}" -lpthread -ldl -o "$TMP/program"
     if grep -q "localhost:$PORT" "$source"; then
         try_server
@@ -189,12 +193,13 @@ END
 is_run_elsewhere() {
     local by=${RUN_BY["$1"]:-}
     if [[ $1 == "(gdb) "* ]]; then
-        # What is optional is left out, of alternatives the first is taken.
+        # Optional arguments are left out; the first of several alternatives is taken.
         sed -E 's/^\(gdb\) //; s/ \[.*\]//; s/(\|[A-Za-z]+)+//; s/\<N\>/2/; s/\<ADDRESS\>/co/' \
             <<<"$1" >>"$TMP/gdb_commands"
     elif [[ -n $by ]]; then
         [[ -f $by ]] || fail "$document: there is no $by to run $1"
-        [[ $by != .ci/* ]] || grep -q -e "^${1// /.* }" "$by" || fail "$document: $by does not run $1"
+        [[ $by != .ci/* ]] || grep -q -e "^${1// /.* }" "$by" ||
+            fail "$document: $by does not run $1"
         TRIED["$1"]=1
     else
         return 1
@@ -256,7 +261,7 @@ END
         echo "commands of gdb: it runs no programs here, not tested"
     elif ! grep -qx 'all ran' "$TMP/said" ||
         grep -E '^(Undefined|Ambiguous|No symbol|Python|Error|aco: [^w])' "$TMP/said" >&2; then
-        # What is named without an argument asks "aco: which one?".
+        # A command that is named without an argument asks "aco: which one?".
         fail "gdb does not run all commands of documents: $(<"$TMP/gdb_commands")"
     else
         echo "gdb runs $(wc -l <"$TMP/gdb_commands") commands"
@@ -264,8 +269,8 @@ END
 }
 
 # try_commands FILE [ASSIGNMENT...]: runs the commands, those of a block or one of a sentence, in a
-# copy of the tree, in which server.c is the server of the README, and your_program.c and program.c are
-# its coroutine; those of a project to copy, in its folder.
+# copy of the tree, in which server.c is the server of the README, and your_program.c and program.c
+# are its coroutine; those of a project to copy, in its folder.
 try_commands() {
     local line command tests script=$TMP/script directory=$TMP/tree
     [[ ! -f ${document%/*}/Makefile ]] || directory+=/${document%/*}
@@ -310,10 +315,10 @@ broken_links() {
         sed 's/^](//; s/)$//' | grep -vE '^[a-z]+:' || true)
 }
 
-# shape FILE TRANSLATION: what FILE has in common with its translation. That is its code, without the
-# comments of commands, and of each heading, paragraph, item and row, in order, its kind and all that
-# is not words: code, links, pictures, comments, bold type and figures. These are sorted, because the
-# order of words depends on the language.
+# shape FILE TRANSLATION: what FILE has in common with its translation. That is its code, without
+# the comments of commands, and of each heading, paragraph, item and row, in order, its kind and all
+# that is not words: code, links, pictures, comments, bold type and figures. These are sorted,
+# because the order of words depends on the language.
 shape() {
     sed -f <(echo "s|](${2//./\\.})|](the translation)|"
         anchors "$1" | awk '{ printf "s|](#%s)|](#%d)|g\n", $0, NR }') "$1" | awk '
@@ -353,7 +358,8 @@ synopses=("$TMP"/readme/*.c)
 cp "${synopses[0]}" "$TMP/tree/server.c"
 cp "${synopses[1]}" "$TMP/tree/your_program.c"
 cp "${synopses[1]}" "$TMP/tree/program.c"
-printf '#include "aco.hpp"\nint main() { return aco::run([] { return 0; }); }\n' >"$TMP/tree/program.cc"
+printf '#include "aco.hpp"\nint main() { return aco::run([] { return 0; }); }\n' \
+    >"$TMP/tree/program.cc"
 
 PORT=$("$PYTHON" -c 'import socket; print(socket.create_server(("", 0)).getsockname()[1])')
 
@@ -397,7 +403,8 @@ done
 unknown_names() {
     local name
     while IFS= read -r name; do
-        grep -rqw --include='*.h' --include='*.hpp' -e "${name#aco::}" aco.h extra runtime ||
+        grep -rqw --include='*.h' --include='*.hpp' -e "${name#aco::}" \
+            aco.h extra runtime cpp hooks compat ||
             echo "$name"
     done < <(grep -oE '\b(aco_|aco::)[a-z0-9_]*[a-z0-9]\b' "$1" | LC_ALL=C sort -u)
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# A coroutine that keeps nothing on its stack is known to have begun, also where functions that never
-# return get no frame, as without unwind tables.
+# A coroutine that keeps nothing on its stack is known to have begun, also where functions that
+# never return get no frame, as without unwind tables.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh

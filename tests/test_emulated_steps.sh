@@ -46,7 +46,7 @@ s/ vpop {d8-d15}/ add sp, sp, 64/|d15 is not"
 )
 FAULTS[thumb]=${FAULTS[arm]}
 
-# What runs under gdb from the start: 0 if nothing is wrong.
+# Steps through the program under gdb from the start: 0 if nothing is wrong.
 step() {
     local name=$1 status=0
     start_stub "${EMULATOR[$name]}" "$TMP/program"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Each example says in its first line what it shows, as the list of examples/README.md does, compiles
-# without a warning and prints what its comment says: the lines that stand there with an indent of
-# five, from "It prints:" to the end of the comment. One that prints times and the like has a test of
-# its own, as those of the runtime have.
+# Each example says in its first line what it shows, as the list of examples/README.md does,
+# compiles without a warning and prints what its comment says: the lines that stand there with an
+# indent of five, from "It prints:" to the end of the comment. One that prints times and the like
+# has a test of its own, as those of the runtime have.
 #
 # seconds: 20
 # user
@@ -80,7 +80,7 @@ done
 
 # The commands of the list, where they may leave what they make.
 mkdir "$TMP/tree"
-cp -r aco.h aco.c acosw.S examples extra runtime "$TMP/tree"
+cp -r aco.h aco.c acosw.S examples extra runtime hooks cpp "$TMP/tree"
 awk '/^```sh/ { inside = 1; next } /^```/ { inside = 0 } inside' examples/README.md \
     >"$TMP/tree/commands"
 must "the commands of examples/README.md fail" env -C "$TMP/tree" bash -euo pipefail commands

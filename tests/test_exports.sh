@@ -44,10 +44,12 @@ check_configuration() {
 
 have nm || skip "nm is needed"
 need_libraries
-sed -nE 's/^ +([a-z0-9_]+)(_aco_acosw_\*)?;/\1/p' packaging/libaco.map | LC_ALL=C sort -u >"$TMP/listed"
+sed -nE 's/^ +([a-z0-9_]+)(_aco_acosw_\*)?;/\1/p' packaging/libaco.map | LC_ALL=C sort -u \
+    >"$TMP/listed"
 grep -qx aco_resume "$TMP/listed" || fail "no names were found in libaco.map"
 major=$(awk '$2 == "ACO_VERSION_MAJOR" { print $3 }' aco.h)
-grep -qx "ACO_$major {" packaging/libaco.map || fail "libaco.map is not of version $major, as aco.h is"
+grep -qx "ACO_$major {" packaging/libaco.map ||
+    fail "libaco.map is not of version $major, as aco.h is"
 
 nm -D --defined-only "$OUTPUT/libaco.so" | names >"$TMP/names"
 check "$OUTPUT/libaco.so"

@@ -3,7 +3,8 @@
 #
 # Each optional part compiles and links when nothing but its .h and .c lies beside the library, in
 # one folder; its header is good for C99 and C++11. All sources in the folders of parts are parts:
-# their tests lie in tests/ below.
+# their tests lie in tests/ below. They and the runtime use only what is in the API, or in the
+# section "For parts" of aco.h.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -23,7 +24,8 @@ check() {
     must "$cc $2: $name.h is no C99" "$cc" "${width[@]}" -std=c99 -pedantic "${C_WARNINGS[@]}" \
         -fsyntax-only "$copy/user.c"
     ! speaks_cxx "$cc" ||
-        must "$cc $2: $name.h is no C++11" "$cc" "${width[@]}" -std=c++11 -pedantic "${WARNINGS[@]}" \
+        must "$cc $2: $name.h is no C++11" \
+            "$cc" "${width[@]}" -std=c++11 -pedantic "${WARNINGS[@]}" \
         -fsyntax-only -x c++ "$copy/user.c"
 }
 
@@ -39,8 +41,34 @@ check_all() {
     echo "${PROCESSOR:-$1 $2}: each of ${#parts[@]} optional parts is complete"
 }
 
+# names: all in the standard input that the core has for its own sources or for parts.
+names() {
+    grep -oE '\<(aco_i|ACO)_\w+' | LC_ALL=C sort -u
+}
+
+# check_names: sources name nothing of the core but what aco.h has for them.
+check_names() {
+    local others=() directory
+    for directory in runtime hooks cpp compat pthreads; do
+        [[ ! -d $directory ]] || others+=("$directory")
+    done
+    sed '/^\/\* ==== Internals/,/^\/\* ==== For parts/d; /^\/\* ==== For the library/,$d' aco.h |
+        names >"$TMP/for_parts"
+    [[ $(<"$TMP/for_parts") == *aco_i_fail* && $(<"$TMP/for_parts") != *aco_i_ferry* ]] ||
+        fail 'aco.h has no section "For parts" between internals'
+    cat aco.h aco.c acosw.S | names | comm -23 - "$TMP/for_parts" >"$TMP/internal"
+    find extra "${others[@]}" -path '*/tests/*' -prune -o -name '*.[ch]*' -exec cat {} + |
+        names >"$TMP/used"
+    comm -12 "$TMP/used" "$TMP/internal" >"$TMP/leaks"
+    [[ ! -s $TMP/leaks ]] ||
+        fail "a part uses these internals of the core: $(tr '\n' ' ' <"$TMP/leaks")"
+    echo "of the core, parts use what aco.h has for them:" \
+        "$(comm -12 "$TMP/used" "$TMP/for_parts" | grep -c '^aco_i_') internals"
+}
+
 shopt -s nullglob
 parts=(extra/*/*.c)
 [[ ${#parts[@]} -gt 0 ]] || skip "there are no optional parts"
+check_names
 on_each_native check_all gcc clang
 on_each_foreign check_all

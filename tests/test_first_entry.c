@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the processor holds when an entry function begins: what the ABI promises to a function that
- * is called, the protector as its return address, and an end of the chain of frame pointers. The
- * entry function is one in assembly, which writes down what it finds before it changes it.
+ * The state of the processor when an entry function begins: as the ABI promises it to a function
+ * that is called, with the protector as return address, and an end of the chain of frame pointers.
+ * The entry function is one in assembly, which writes down what it finds before it changes it.
  */
 #include "harness.h"
 

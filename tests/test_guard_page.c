@@ -98,7 +98,7 @@ static void resume_both(void *arg)
     aco_resume(cos[1]);
 }
 
-/* So that the overrun meets memory of its own, a large stack is declared to be a small one. */
+/* Declares a large stack to be a small one, so that the overrun meets memory of its own. */
 static void check_overrun(const instance_t *in, size_t save_stack_sz)
 {
     aco_share_stack_t *stack = aco_share_stack_new2(16 * DECLARED_SZ, 0);

@@ -22,7 +22,8 @@ build() {
     must "the library does not link" \
         "${compile[@]}" -shared "$TMP/aco-$1.o" "$2" -o "$TMP/libaco.so"
     must "landing_pads.c does not link" \
-        "${compile[@]}" tests/programs/landing_pads.c -o "$TMP/program" -L"$TMP" -Wl,-rpath,"$TMP" -laco
+        "${compile[@]}" tests/programs/landing_pads.c -o "$TMP/program" -L"$TMP" \
+        -Wl,-rpath,"$TMP" -laco
 }
 
 # die WHAT: the program must die for lack of a landing pad.

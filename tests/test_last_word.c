@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What happens when an entry function returns: the thread's last-word function runs, on the stack
- * of the offender and in its name, and then the process aborts.
+ * An entry function that returns: the thread's last-word function runs, on the stack of the
+ * offender and in its name, and then the process aborts.
  */
 #include "harness.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What docs/limits.md says of libc and of the kernel: jumps, signal handlers, processes, seccomp
- * and huge pages. What is said of other software is tried by test_limits.sh.
+ * The claims of docs/limits.md about libc and the kernel: jumps, signal handlers, processes,
+ * seccomp and huge pages. test_limits.sh tries those about other software.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -22,7 +22,7 @@
 #define HUGE_SZ ((size_t)4 << 20)          /* bytes of a stack: two huge pages */
 #define HUGE_RESIDENT_SZ ((size_t)1 << 20) /* bytes; half a huge page, as sanitizers add to it */
 
-/* Keeps a frame over a yield; tells whether it was kept. */
+/* Keeps a frame over a yield; returns whether it was kept. */
 static NOINLINE int yields_with_frame(uint32_t seed)
 {
     unsigned char data[FRAME_SZ];

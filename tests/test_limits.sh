@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# What docs/limits.md says of other software: plugins with a copy of the library of their own and
-# without, Boehm's collector, Lua and CPython in coroutines, nested functions, helgrind and drd. The
-# programs are in tests/programs/limits/; test_limits.c has the rows about libc and the kernel.
+# The claims of docs/limits.md about other software: plugins with a copy of the library of their own
+# and without, Boehm's collector, Lua and CPython in coroutines, nested functions, helgrind and drd.
+# The programs are in tests/programs/limits/; test_limits.c has the rows about libc and the kernel.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh

@@ -8,7 +8,7 @@
 . tests/harness.sh
 
 UNITS=(library_user header_user aco)
-# Of each of these units, whether it is optimized by the linker.
+# Says for each of these units whether the linker optimizes it.
 MIXTURES=("lto lto lto" "lto lto plain" "lto plain plain" "plain lto lto" "plain plain lto")
 
 compile_units() {

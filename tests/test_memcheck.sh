@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# What memcheck says of coroutines that share stacks, with ACO_USE_VALGRIND: nothing of
-# memcheck_clean.c, and of memcheck_errors.c what its comments say, at their lines, and no more. Its
+# Memcheck on coroutines that share stacks, with ACO_USE_VALGRIND: it reports nothing for
+# memcheck_clean.c, and for memcheck_errors.c exactly what its comments say, at their lines. Its
 # traces end at the entry function.
 #
 # seconds: 15

@@ -654,7 +654,7 @@ static void fail_in_coroutine(void)
     aco_i_fail("aco_test", aco_gtls_co, "a rule: a remedy");
 }
 
-/* What this program does if it has an argument. */
+/* Runs in place of the tests if the program has an argument. */
 static void fail_by_name(void)
 {
     aco_t *main_co = aco_create(NULL, NULL, 0, NULL, NULL);
@@ -704,7 +704,7 @@ static void a_long_name_of_a_program_is_shown_without_directories(void **state)
 
 /* ==== Versions ================================================================================ */
 
-/* What aco_thread_init() of a header of that version does. */
+/* Calls what aco_thread_init() of a header of that version calls. */
 static void init_thread(void *version)
 {
     aco_i_thread_init(NULL, *(const int *)version);

@@ -142,7 +142,7 @@ static void walks(void)
     exits[walk->seed % ARRAY_SZ(exits)]();
 }
 
-/* What walks() must come to, without a switch. */
+/* Works out without a switch what walks() must come to. */
 static void check_walk(const walk_t *walk)
 {
     uint32_t random = walk->seed, sums[4] = {1, 2, 3, 4};
@@ -277,7 +277,7 @@ static void questions_can_be_asked_through_pointers(void **state)
     aco_destroy(co);
 }
 
-/* ==== What reg[] tells ======================================================================== */
+/* ==== Contents of reg[] ======================================================================= */
 
 #define FUNCTION_SZ 4096u /* bytes; more than a small function has */
 

@@ -4,7 +4,7 @@
 # With musl as libc, the library and its optional parts compile without a warning, and the test
 # programs pass, in the plain and in the stress build. Relies on musl-gcc, on a libgcc for which
 # musl_unwinder.c stands in for glibc, and on the sources of cmocka that ./test.sh -i all leaves in
-# output/. What a test can't look at there, REASONS says.
+# output/. REASONS lists what a test can't look at there.
 # parts: plain stress
 # seconds: 30 30
 
@@ -18,7 +18,7 @@ PARTS=("$@")
 readonly TESTS=(tests/test_*.c extra/*/tests/test_*.c)
 readonly SOURCES=(aco.c acosw.S extra/*/aco_*.c tests/harness.c tests/musl_unwinder.c)
 
-# What of a test needs glibc, and why.
+# Parts of tests that need glibc, and why.
 declare -rA REASONS=(
     [tests/harness.c]="new blocks are not made dirty: musl has no mallopt()"
     [extra/overflow/tests/test_overflow.c]="reports are one line: no backtrace()"

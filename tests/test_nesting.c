@@ -343,7 +343,7 @@ static void a_parent_that_is_reset_goes_on_with_its_children(void **state)
 
 static const int modes[] = {FE_DOWNWARD, FE_UPWARD, FE_TOWARDZERO};
 
-/* What a level finds: its own, or what the last one that changed it left. */
+/* A level finds its own mode, or the one that the last level that changed it left. */
 static void check_mode(int mine, int last)
 {
     CO_CHECK(fegetround() == (IS_SHARED ? last : mine));
@@ -398,7 +398,7 @@ static void each_level_has_its_own_control_words(void **state)
 /* ==== Tree ==================================================================================== */
 
 /* Each node makes its children and resumes them in turn until all have ended, then adds up. All
- * nodes of one depth use one stack: a node and what it keeps for its children are copied together. */
+ * nodes of one depth use one stack: a node and what it keeps for its children move together. */
 #define TREE_DEPTH 4
 #define FAN_OUT 5
 #define LEAF_CT (FAN_OUT * FAN_OUT * FAN_OUT * FAN_OUT)
@@ -419,7 +419,7 @@ static unsigned long leaves_below(unsigned depth)
     return ct;
 }
 
-/* Tells whether there were any to resume. */
+/* Returns whether there were any to resume. */
 static int resume_each(aco_t *const *children)
 {
     int ct = 0;

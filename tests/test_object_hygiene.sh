@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# What the objects and libraries look like to tools: every function of acosw.S has a type and a
-# size, no stack is executable, no text needs relocation, branch tracking and signed return addresses
-# are claimed where the compiler was asked for them and a shadow stack never, and nothing but libc is
-# needed.
+# Objects and libraries as tools see them: every function of acosw.S has a type and a size, no stack
+# is executable, no text needs relocation, nothing but libc is needed, branch tracking and signed
+# return addresses are claimed where the compiler was asked for them, and a shadow stack never.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -74,7 +73,7 @@ first_instruction() {
         awk '$1 ~ /^[0-9a-f]+:$/ && !found { print $2; found = 1 }'
 }
 
-# What comes after the jump of each switch in an object: all ways to arrive.
+# The instruction after the jump of each switch in an object: all ways to arrive.
 instructions_after_jumps() {
     objdump -d --no-show-raw-insn "$1" | awk '
         after && NF > 1 && $2 != "int3" { print $2; after = 0 }

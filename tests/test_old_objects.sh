@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# What was compiled with the header of libaco 1.x, which lays its structs out in another way, is
-# refused: objects by the linker, with the static library and with the shared one, and programs by
-# the loader, when the shared library has taken the place of an older one. An older one in the place
-# of ours is refused, too.
+# Code that was compiled with the header of libaco 1.x, which lays its structs out in another way,
+# is refused: objects by the linker, with the static library and with the shared one, and programs
+# by the loader, when the shared library has taken the place of an older one. An older one in the
+# place of ours is refused, too.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
 
-# As such a program refers to the library, whose calls were macros around the thread-local variable.
+# Such a program's references to the library, whose calls were macros around a thread-local
+# variable.
 cat >"$TMP/old.c" <<'END'
 #include <stddef.h>
 extern __thread void *aco_gtls_co;

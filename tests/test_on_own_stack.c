@@ -125,7 +125,7 @@ static void the_stack_of_the_parent_is_another(void **state)
     aco_share_stack_destroy(stack);
 }
 
-/* ==== What it warns of ======================================================================== */
+/* ==== Uses that it detects ==================================================================== */
 
 typedef struct {
     int is_on_heap;

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# What is assembled but can't be run here: acosw.S and the inline switch for Mach-O, whose names have
-# an underscore. And what is not there: for x32, and for a processor without a block, the words of the
-# error tell what to do. Needs clang, which has all these targets.
+# Assembles objects that can't be run here: acosw.S and the inline switch for Mach-O, whose names
+# have an underscore. For x32, and for a processor without a block, the message of the error says
+# what to do. Needs clang, which has all these targets.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -24,7 +24,8 @@ printf '#include "aco.h"\nvoid user(aco_t *);\n%s\n' \
 check_mach_o() {
     local object=$1 name
     shift
-    [[ "$(od -An -tx1 -N4 "$object" | tr -d ' ')" == cffaedfe ]] || fail "$object is no Mach-O object"
+    [[ "$(od -An -tx1 -N4 "$object" | tr -d ' ')" == cffaedfe ]] ||
+        fail "$object is no Mach-O object"
     for name in "$@"; do
         grep -qaF "$name" "$object" || fail "$object has no $name"
     done
@@ -40,7 +41,8 @@ for processor in x86_64 arm64; do
         check_mach_o "$TMP/acosw.o" "${names[@]}"
         # The first version with thread-local variables must be named.
         must "$target $option: the inline switch does not assemble" "${compile[@]}" -O2 \
-            "--target=$processor-apple-macosx11" -ffreestanding -isystem "$TMP/include" "$TMP/user.c" -o "$TMP/user.o"
+            "--target=$processor-apple-macosx11" -ffreestanding -isystem "$TMP/include" \
+            "$TMP/user.c" -o "$TMP/user.o"
         check_mach_o "$TMP/user.o" _user _aco_i_acquire
         [[ $processor/$option != x86_64/-U* ]] ||
             check_mach_o "$TMP/user.o" _aco_i_load_fpucw_mxcsr

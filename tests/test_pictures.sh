@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The pictures are what their source draws, well-formed, small, and each shown by some document. What
-# a picture must not have is found: text that leaves its place or lies on other text.
+# The pictures are what their source draws, well-formed, small, and each shown by some document.
+# Their source finds text that leaves its place or lies on other text.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -31,7 +31,8 @@ unshown() {
 [[ -z "$(unshown .)" ]] || fail "no document shows $(unshown . | tr '\n' ' ')"
 cp -r img "$TMP/img"
 touch "$TMP/img/bench/life.png"
-[[ "$(unshown "$TMP")" == img/bench/life.png ]] || fail "a picture that no document shows is not found"
+[[ "$(unshown "$TMP")" == img/bench/life.png ]] ||
+    fail "a picture that no document shows is not found"
 
 # finds FAULT EXPECTED SCRIPT: what is wrong in a copy that the script (of sed) has changed.
 finds() {
@@ -44,7 +45,8 @@ finds() {
 finds "a picture that is out of date" "life.svg is not what draw.py draws" \
     's/from any but running/from wherever/'
 finds "a picture without a function" "memory.svg is drawn by no function" 's/life, memory\]/life]/'
-finds "text that leaves its box" "text leaves its box" 's/"saved out"/"saved out to somewhere else"/'
+finds "text that leaves its box" "text leaves its box" \
+    's/"saved out"/"saved out to somewhere else"/'
 finds "text that leaves the panel" "text leaves the panel" 's/c.text(512, 320/c.text(902, 320/'
 finds "text on other text" "text on text" 's/c.text(512, 320/c.text(512, 330/'
 echo "all pictures are what img/draw.py draws"

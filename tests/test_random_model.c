@@ -19,7 +19,7 @@ static const size_t stack_sizes[STACK_CT] = {4096, 9000, 40000, 300000};
 
 typedef enum { STAY, DEEPER, BACK, END } order_t;
 
-/* What a coroutine is told, and what is known of it. */
+/* A coroutine's next order, and what is known of it. */
 typedef struct {
     aco_t *co; /* NULL: there is none */
     size_t stack;

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# What the switch can't go with is refused, by a single #error or at run time, with a message that
-# names it: options of compilers, processors and systems.
+# Options of compilers, processors and systems that the switch does not support are refused, by a
+# single #error or at run time, with a message that names them.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
 
-# What the first error must say, a bar, and options for clang.
+# The text of the first error, a bar, and options for clang.
 REFUSED=(
     "safe-stack|-fsanitize=safe-stack"
     "safe-stack|-m32 -fsanitize=safe-stack"
@@ -50,7 +50,7 @@ check_refused() {
     echo "clang: $# sets of options are refused"
 }
 
-# No macro tells of this option: the copy finds out that a coroutine has left its share stack.
+# No macro shows this option: the copy finds out that a coroutine has left its share stack.
 check_split_stack() {
     local cc=$1
     must "$cc -fsplit-stack: does not compile" "$cc" -fsplit-stack -O2 -I. \
@@ -62,7 +62,7 @@ check_split_stack() {
     echo "$cc: a coroutine with -fsplit-stack is named"
 }
 
-# Of two tools, aco.c can tell one what it does.
+# aco.c can report its switches to one tool, not to two.
 check_two_tools() {
     local cc=$1 sanitizer
     if ! "$cc" -DACO_USE_VALGRIND -I. -E aco.c >/dev/null 2>&1; then

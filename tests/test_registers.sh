@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Compiles and runs registers.c, which keeps values alive across the switch, with whatever options
-# make a compiler use registers and stack in another way. What needs AVX-512 is compiled, and its
-# assembly read.
+# Compiles and runs registers.c, which keeps values alive across the switch, with all options that
+# make a compiler use registers and stack in another way. Variants with AVX-512 are compiled, and
+# their assembly is read.
 # parts: x86_64 i386 arm64 riscv64 arm thumb
 # seconds: 45 40 20 20 20 20
 
@@ -12,7 +12,7 @@
 
 LIBRARY=(aco.c acosw.S)
 
-# Of every kind of processor. After a bar: 1 if the library is to be compiled with the options too.
+# Options for every processor. After a bar: 1 if the library is to be compiled with them too.
 COMMON=(
     "-O0|"
     "-O1|"
@@ -58,7 +58,7 @@ declare -A ONLY_FOREIGN=(
 )
 AVX512=(-mavx512f -mavx512vl -mavx512bw)
 
-# What runs a program: nothing, or an emulator.
+# The command that runs a program: nothing, or an emulator.
 RUN=()
 
 # Runs one variant: compiler, objects of the library, options, whether to compile the library too.

@@ -15,7 +15,7 @@ PROJECT=$(mktemp -d "${TMP:-/tmp}/project.XXXXXX")
 BIN=$(mktemp -d "${TMP:-/tmp}/bin.XXXXXX")
 trap 'rm -rf "$PROJECT" "$BIN"' EXIT
 
-# expect STATUS WORDS COMMAND...: the command ends so and prints a line with the words; its output is
+# expect STATUS WORDS COMMAND...: the command ends so and prints a line with WORDS; its output is
 # then in SAID.
 expect() {
     local wanted=$1 words=$2 status=0
@@ -56,10 +56,11 @@ must_say '^  programs under memcheck  *valgrind$'
 must_say '^  programs for other processors  *clang$'
 [[ -x output/test_aco_synopsis..no_valgrind.shareFPUenv && $(echo output/*m32*) == *'*'* ]]
 
-# One test that passes but for what it tells, one whose two parts skip themselves, the only C test,
-# without which the rest is done, and what users need not run: a part, and a script.
+# A test that passes and reports something untested, one whose two parts skip themselves, the only C
+# test, without which the rest is done, and tests that users need not run: a part, and a script.
 printf '# seconds: 200\n# user\necho "clang: not found, not tested"\n' > tests/test_most.sh
-printf '# parts: one two\n# user: one two\necho "skipped: no gdb (or ./test.sh -i all)"; exit 77\n' > tests/test_none.sh
+printf '# parts: one two\n# user: one two\n%s\n' \
+    'echo "skipped: no gdb (or ./test.sh -i all)"; exit 77' > tests/test_none.sh
 # shellcheck disable=SC2016 # the script is to expand it
 printf '# parts: one two more\n# seconds: 1 1 100\n# user: one two\necho "$1" >> parts\n' \
     > tests/test_parts.sh
@@ -82,7 +83,8 @@ must_say '^ .* tools/new (1)$'
 # ---- Compilers -----------------------------------------------------------------------------------
 
 expect 1 '^make.sh: there is no compiler nosuchcc, which CC names' env CC=nosuchcc bash make.sh
-expect 1 '^make.sh: there is no compiler nosuchcc, which CC names' env CC='nosuchcc -O1' bash test.sh
+expect 1 '^make.sh: there is no compiler nosuchcc, which CC names' \
+    env CC='nosuchcc -O1' bash test.sh
 expect 1 '^make.sh: there is no compiler nosuchcxx, which CXX names' env CXX=nosuchcxx bash make.sh
 # shellcheck disable=SC2016 # the script is to expand it
 echo 'exec "$CC" -dumpversion' > tests/test_one_word.sh
@@ -143,13 +145,13 @@ expect 0 '^1 passed, 0 failed, 0 skipped$' bash test.sh \
 
 # ---- Elsewhere -----------------------------------------------------------------------------------
 
-# as_reader COMMAND...: without the rights of root, who may write everywhere.
+# as_reader COMMAND...: runs it without the rights of root, which may write everywhere.
 as_reader() {
     ((EUID != 0)) || set -- setpriv --reuid=65534 --regid=65534 --clear-groups "$@"
     "$@"
 }
 
-# What is in $TMP may be root's alone.
+# $TMP may be readable for root alone.
 SHELF=$(TMPDIR=/tmp mktemp -d)
 trap 'chmod -R u+w "$SHELF" && rm -rf "$PROJECT" "$BIN" "$SHELF"' EXIT
 rm -rf output

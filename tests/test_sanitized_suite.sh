@@ -38,8 +38,8 @@ declare -rA REASONS=(
 read -ra compiler <<<"$CC"
 compile=("${compiler[@]}" -std=gnu99 -g -O1 -fno-sanitize-recover=all "${C_WARNINGS[@]}" -I.)
 
-# What sanitizers say goes to files, since the tests look at stderr themselves. They refuse what is
-# impossible instead of dying of it, leave signals and their stacks to the tests, let forked
+# Sanitizers write to files, since the tests look at stderr themselves. They refuse impossible
+# requests instead of dying of them, leave signals and their stacks to the tests, let forked
 # children have threads, and keep locals in the frames, where the tests look.
 COMMON=allocator_may_return_null=1:log_path=$TMP/report
 export ASAN_OPTIONS=$COMMON:detect_stack_use_after_return=0:use_sigaltstack=0:handle_segv=0
@@ -60,7 +60,7 @@ build_objects() {
 run_test() {
     local source=$1 more
     shift
-    read -ra more < <(sed -n 's,^// build: ,,p' "$source"; echo)
+    read -ra more < <(sed -n 's,^// build: ,,p' "$source" | tr '\n' ' ' && echo)
     must "$*: $source does not compile" "${compile[@]}" "$@" "$source" "${OBJECTS[@]}" \
         "${more[@]}" -o "$TMP/program" -lcmocka -lpthread -lm -ldl
     rm -f "$TMP/report."*

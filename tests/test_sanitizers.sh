@@ -32,15 +32,15 @@ readonly BUILDS=(
     "clang -m64 -O2 -fsanitize=thread|"
 )
 
-# What sanitized_clean does under all sanitizers, under AddressSanitizer and for its search, and
-# under ThreadSanitizer.
+# The acts of sanitized_clean under all sanitizers, under AddressSanitizer and its search for leaks,
+# and under ThreadSanitizer.
 readonly STACK_ACTS=(walk walk_nested walk_in_threads end_often yield_often)
 readonly ADDRESS_ACTS=(keep_nothing switch_untold)
 readonly LEAK_ACTS=(return_with_holders exit_in_coroutine exit_in_child
     return_while_a_thread_is_in_a_coroutine)
 readonly THREAD_ACTS=(keep_no_fiber)
 
-# What a report of each error of sanitized_errors must match, its lines joined; @ stands for the
+# A report of each error of sanitized_errors must match these, its lines joined; @ stands for the
 # place of the error.
 readonly CALLED="[^#]*#1 [^#]*makes_error"
 readonly LEAKED="Direct leak of 20 byte\(s\) in 1 .*@.*: 20 byte\(s\) leaked in 1 allocation"
@@ -155,7 +155,7 @@ check_exceptions() {
 check_build() {
     local what=$2\ ${*:3} cxx=$1 cc=$2 fake_stacks=0
     shift 2
-    # Reports need names and lines of functions, and nothing of variables, which takes twice as long.
+    # Reports need names and lines of functions, but not of variables, which take twice as long.
     local options=("$@" -g1 -fno-sanitize-recover=all -I.)
     must "$what: the library does not compile" \
         "$cc" "${options[@]}" "${C_WARNINGS[@]}" -c aco.c -o "$TMP/aco.o"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# All scripts are of one dialect, bash, and shellcheck has nothing to say of them. It does of faults.
+# All scripts are of one dialect, bash, and shellcheck finds no fault in them. It finds faults that
+# are put in.
 #
 # seconds: 15
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The switch, instruction by instruction: each time SP lies in the outgoing or the incoming stack
- * with nothing live below it, DF is 0 and the x87 stack empty; who arrives finds its registers,
- * control words and stack as the ABI wants, having run before or not. First with the trap flag
- * alone, then with a signal before every instruction, whose handler fills the stack below. For
- * every way to resume, with every way to yield and to exit; where the frames are in place and
- * where they are copied.
+ * with nothing live below it, DF is 0 and the x87 stack empty; a side that arrives finds its
+ * registers, control words and stack as the ABI wants, having run before or not. First with the
+ * trap flag alone, then with a signal before every instruction, whose handler fills the stack
+ * below. For every way to resume, with every way to yield and to exit; where the frames are in
+ * place and where they are copied.
  */
 // build: tests/no_inline.c tests/single_step.c
 // only x86
@@ -76,7 +76,7 @@ typedef struct {
 
 static const words_t usual = {0x1f80, 0x37f};
 
-/* Of main and of the coroutine, for each path through the switch. */
+/* Control words of main and of the coroutine, for each path through the switch. */
 static const struct {
     words_t mains, its;
     int is_raised; /* main has raised what the coroutine does not mask */
@@ -311,7 +311,7 @@ static void acosw_switches_two_coroutines_by_the_rules(void **state)
 static int print_report(void **state)
 {
     (void)state;
-    /* Of a test that crashed. */
+    /* A test that crashed leaves its fault. */
     if (step_report.faults != 0) {
         print_fault();
     }

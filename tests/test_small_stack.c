@@ -11,7 +11,7 @@
 
 #define STACK_SZ 4096u /* bytes, of which no coroutine can have less */
 
-/* What a coroutine on a small stack does wrong, and how many bytes it leaves for that. */
+/* Mistakes of a coroutine on a small stack, and how many bytes it leaves for them. */
 typedef struct {
     void (*act)(aco_t *other);
     const char *call, *words;

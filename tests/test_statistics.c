@@ -25,7 +25,7 @@ static void assert_counts(const aco_t *co, size_t ct_save, size_t ct_restore)
     assert_int_equal(co->save_stack.ct_restore, ct_restore);
 }
 
-/* Of two in turn, each is saved out by the other and comes back, but for the first time. */
+/* Two take turns: each is saved out by the other and comes back, but for the first time. */
 static void each_eviction_counts_once(void **state)
 {
     const instance_t *in = (const instance_t *)*state;
@@ -113,7 +113,7 @@ static void max_cpsz_is_the_high_water_mark(void **state)
     aco_destroy(other);
 }
 
-/* What max_cpsz is for: a save stack of that size is the right one. */
+/* max_cpsz tells the right size for a save stack. */
 static void a_save_stack_of_max_cpsz_never_grows(void **state)
 {
     const instance_t *in = (const instance_t *)*state;

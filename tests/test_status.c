@@ -59,7 +59,7 @@ static void reset_is_init_again(void **state)
     aco_destroy(co);
 }
 
-/* What main is told: it runs as soon as it is known, that is, once it has resumed. */
+/* The status of main: it runs as soon as it is known, that is, once it has resumed. */
 static void a_main_coroutine_runs_from_its_first_resume_on(void **state)
 {
     const instance_t *in = (const instance_t *)*state;
@@ -78,7 +78,7 @@ static void a_main_coroutine_runs_from_its_first_resume_on(void **state)
     aco_destroy(another);
 }
 
-/* What the lowest of three finds. */
+/* Statuses that the lowest of three finds. */
 static struct {
     aco_t *parent, *child, *sibling, *init, *ended;
 } family;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The end of a thread by pthread_exit() and pthread_cancel(): in a coroutine it is found out, on the
+ * The end of a thread by pthread_exit() and pthread_cancel(): in a coroutine it is detected, on the
  * thread's own stack it is nothing special.
  *
  * The linker leads what makes and deletes keys of threads to functions here: the first key is the
@@ -158,7 +158,7 @@ static void the_key_goes_with_the_library(void **state)
     expect_exit(leave, NULL, DELETED);
 }
 
-/* What this program does if it has an argument: coroutines run all the same. */
+/* Runs in place of the tests if the program has an argument: coroutines run all the same. */
 static void run_without_keys(void)
 {
     aco_cofuncp_t entry = ends_at_once;

@@ -103,7 +103,7 @@ static void threads_run_their_coroutines_at_the_same_time(void **state)
     assert_co_checks();
 }
 
-/* ==== What a thread has of its own ============================================================ */
+/* ==== Things of each thread =================================================================== */
 
 static void *look_at_running_coroutine(void *arg)
 {

@@ -97,7 +97,7 @@ static const int kept[CT_KEPT] = {4, 5, 6, 7, 8, 9, 10, 11};
 /* Keeps a call before it from becoming a jump, which leaves no frame. */
 #define NO_TAIL_CALL() __asm__ volatile("")
 
-/* Not for C to call. The first is there only on x86, the second only in position-independent code
+/* C can't call these. The first is there only on x86, the second only in position-independent code
  * for i386. */
 extern void aco_i_load_fpucw_mxcsr(void) __attribute__((weak));
 extern void aco_i_get_pc_edx(void) __attribute__((weak, visibility("hidden")));
@@ -189,11 +189,11 @@ static void returns(void)
 }
 #endif
 
-/* ==== What a backtrace must be ================================================================ */
+/* ==== Expected backtraces ===================================================================== */
 
 typedef enum { NEITHER, EITHER, MAIN, COROUTINE } side_t;
 
-/* A function that the test knows: who may be suspended or running in it, and how deep it is called
+/* A function that the test knows: the sides that may be suspended or running in it, and its depth
  * there, 0 being where a coroutine ends or where the thread's own frames are of no more interest.
  * The switch itself may be called from any depth. */
 typedef struct {
@@ -232,7 +232,7 @@ typedef struct {
     uintptr_t pc;
 } frame_t;
 
-/* From the innermost function on; where the code was interrupted, or return addresses. */
+/* Frames from the innermost on: where the code was interrupted, then return addresses. */
 typedef struct {
     frame_t frames[MAX_FRAMES];
     size_t ct;
@@ -242,7 +242,7 @@ typedef struct {
     _Unwind_Word kept[CT_KEPT]; /* callee-saved registers held */
 } trace_t;
 
-/* Without the bit that tells of thumb code. */
+/* The address without the bit that marks thumb code. */
 static uintptr_t address_of(aco_cofuncp_t function)
 {
 #ifdef ACO_ARCH_ARM
@@ -256,7 +256,7 @@ static uintptr_t address_of(aco_cofuncp_t function)
 /* For each function two words: the distance to it from here, in 31 bits, and how to unwind it. */
 extern const uint32_t (*__gnu_Unwind_Find_exidx(uintptr_t pc, int *ct))[2];
 
-/* Of neighbours that are unwound alike, the linker keeps the entry of the first alone. */
+/* The linker keeps one entry, that of the first, for neighbours that are unwound alike. */
 static uintptr_t start_before(uintptr_t next)
 {
     int ct = 0;
@@ -284,7 +284,7 @@ static const place_t *place_before(uintptr_t next)
 {
     uintptr_t protector = address_of(aco_funcp_protector_asm);
     uintptr_t start = start_before(next);
-    /* As a return address it belongs to what is before it. */
+    /* A return address belongs to the code before it. */
     if (start != 0 && start == start_before(protector)) {
         start = protector;
     }
@@ -416,8 +416,8 @@ static NOINLINE void trace_by_cfi(trace_t *trace, uintptr_t first_pc)
 #endif
 
 #ifdef HAVE_FRAME_POINTERS
-/* As profilers do it: a frame pointer points at that of the caller, and a return address; on some
- * processors these lie below. */
+/* Traces as profilers do: a frame pointer points at that of the caller, and a return address; on
+ * some processors these lie below. */
 static NOINLINE void trace_by_frame_pointers(trace_t *trace)
 {
     memset(trace, 0, sizeof(*trace));
@@ -505,7 +505,7 @@ static void chains_of_frame_pointers_end_at_the_entry_function(void **state)
 /* ==== At every instruction ==================================================================== */
 
 static struct {
-    side_t side; /* who runs */
+    side_t side; /* that runs */
     int is_jump; /* whether the last instruction was that of a switch which changes sides */
     size_t ct_jumps;
     size_t cts[ARRAY_SZ(places)]; /* instructions looked from, of each place */

@@ -9,7 +9,7 @@
 . tests/harness.sh
 need_cmocka
 
-# Of each compiler and kind of processor.
+# Options for each compiler and kind of processor.
 VARIANTS=(
     "-O0"
     "-O0 -fPIC -fomit-frame-pointer"
@@ -83,7 +83,7 @@ put_breakpoints() {
         { print }'
 }
 
-# Of arm64 alone, with return addresses signed.
+# Checks arm64 alone, with return addresses signed.
 # shellcheck disable=SC2317 # on_each_foreign calls it
 check_signed() {
     [[ "$PROCESSOR" == arm64 ]] || return 0

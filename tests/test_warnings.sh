@@ -23,7 +23,7 @@ LEFT_OUT=(
     disabled-macro-expansion    # in macros of libc
 )
 
-# Of what differs between them; all else is compiled with -O2 alone.
+# Options for sources that they change; all else is compiled with -O2 alone.
 CONFIGURATIONS=(
     "-O0"
     "-O2 -DACO_CONFIG_SHARE_FPU_MXCSR_ENV -DACO_CONFIG_LIST"
@@ -40,7 +40,7 @@ find_warnings() {
     else
         "$cc" -Q "--help=warnings,$language" >"$TMP/known" 2>/dev/null
         "$cc" -Q --help=warnings,common >>"$TMP/known"
-        # What only C++ has is called available. Where a number follows, there is one without, too.
+        # Warnings of C++ alone are listed as available. Those with a number exist without one, too.
         awk '$1 ~ /^-W[^[<]*$/ && $2 ~ /^\[(disabled|available)/ { print $1 }' "$TMP/known" \
             >"$TMP/options"
         grep -qx -e -Wshadow "$TMP/options" || fail "$cc: its warnings were not found"
@@ -48,8 +48,8 @@ find_warnings() {
     fi >"$TMP/every"
 }
 
-# What includes all headers, and uses macros as a program does. A local that has no value yet may be
-# asked about.
+# A source that includes all headers, and uses macros as a program does. A local that has no value
+# yet may be asked about.
 {
     printf '#include "%s"\n' aco.h aco_assert_override.h extra/*/*.h
     echo 'int use_headers(void);'

@@ -180,7 +180,7 @@ static void in_rings_on_several_share_stacks(void **state)
 
 /* ==== Below a coroutine ======================================================================= */
 
-/* What brings frames in runs below those of the parent, which it must leave alone. */
+/* The side that brings frames in runs below those of the parent, which it must leave alone. */
 static void sets_ring_going(void)
 {
     aco_t *self = aco_get_co();

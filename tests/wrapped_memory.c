@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Implements wrapped_memory.h. What gives memory back leaves an error of its own in errno, as it
- * may: the reason of a failure is another one.
+ * Implements wrapped_memory.h. Functions that free memory leave an error of their own in errno, as
+ * they may: the reason of a failure must survive that.
  */
 #include "wrapped_memory.h"
 
@@ -11,7 +11,7 @@
 
 wrapped_memory_t memory;
 
-/* Notes a request; tells whether it is the one to be refused. */
+/* Notes a request; returns whether it is the one to be refused. */
 static int is_refused(size_t sz)
 {
     if (!memory.is_on) {

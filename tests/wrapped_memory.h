@@ -11,7 +11,7 @@
 
 #define MEMORY_LOG_SZ 100
 
-/* What is counted, and refused, is what happens while this is on: cmocka allocates as well. */
+/* Requests are counted, and refused, only while this is on: cmocka allocates as well. */
 typedef struct {
     int is_on;
     size_t refused;     /* number of the request that fails; 0: none */
@@ -27,7 +27,7 @@ typedef struct {
 } wrapped_memory_t;
 extern wrapped_memory_t memory;
 
-/* What the library would call. */
+/* The functions that the library would call. */
 void *__real_malloc(size_t sz);
 void __real_free(void *ptr);
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Finds out which of the things in tools/dependencies are missing, and installs them. make.sh
-# sources this, and has what it uses: CC, CXX, COMPILER, CXX_COMPILER, OUTPUT, CMOCKA, goal, install,
-# WITHOUT, is_in, die, find_foreign, find_tcmalloc.
+# sources this, and defines what it uses: CC, CXX, COMPILER, CXX_COMPILER, OUTPUT, CMOCKA, goal,
+# install, WITHOUT, is_in, die, find_foreign, find_tcmalloc.
 
 # ---- Probes --------------------------------------------------------------------------------------
 
@@ -57,7 +57,7 @@ has_linters() {
     [[ -e $OUTPUT/linters/${LINTERS[*]} ]]
 }
 
-# ---- What is missing -----------------------------------------------------------------------------
+# ---- Missing things ------------------------------------------------------------------------------
 
 # Whether the goal uses a part where it is there.
 is_used() {
@@ -83,7 +83,7 @@ is_brought() {
 }
 
 # find_missing is_used|is_brought: sets MISSING to "packages|what for" of such parts that are not
-# there. What is used is left out then.
+# there. Used parts that are missing are left out then.
 find_missing() {
     local probe packages purpose part
     MISSING=()

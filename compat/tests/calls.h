@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the tests of calls share: coroutines note letters, whose order is compared. */
+/* Shared by the tests of calls: coroutines note letters, and tests compare their order. */
 #ifndef CALLS_H
 #define CALLS_H
 
@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* What has happened, in letters. */
+/* The letters noted so far. */
 static char trace[256];
 
 static inline void note(char letter)
@@ -39,7 +39,7 @@ static inline stCoRoutine_t *create(pfn_co_routine_t routine, void *arg,
     return co;
 }
 
-/* For co_eventloop(). */
+/* Ends co_eventloop() when the flag is set. */
 static inline int is_set(void *flag)
 {
     return *static_cast<int *>(flag) != 0 ? -1 : 0;

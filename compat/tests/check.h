@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the tests share: a check that may fail in a coroutine or thread, and main() sums up. */
+/* Shared by the tests: a check that may fail in a coroutine or thread, and whose failures main()
+ * counts. */
 #ifndef CHECK_H
 #define CHECK_H
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * An echo server: one coroutine accepts, and workers on a few shared stacks serve. Clients in
- * another thread send on many connections, and compare what comes back.
+ * another thread send on many connections, and compare the answers.
  */
 #include "co_routine.h"
 
@@ -101,7 +101,7 @@ static void exchange(int fd, int client, int round)
     CHECK(memcmp(sent, got, sizeof(sent)) == 0);
 }
 
-/* More connections than workers: a few at a time. */
+/* Makes more connections than there are workers, a few at a time. */
 static void *run_clients(void *arg)
 {
     const struct sockaddr *addr = static_cast<const struct sockaddr *>(arg);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Values of the environment that are each coroutine's own. */
+/* Environment variables with a value for each coroutine. */
 #include "co_routine.h"
 
 #include "check.h"

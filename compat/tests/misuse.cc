@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* misuse N: does what ends in a message. */
+/* misuse N: does the N-th kind of misuse, which ends in a message. */
 #include "co_routine.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Variables of which each coroutine has its own, as each thread outside of coroutines. */
+/* Variables with a value for each coroutine, and for each thread outside of coroutines. */
 #include "co_routine_specific.h"
 
 #include "check.h"

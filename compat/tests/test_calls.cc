@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Coroutines, values and hooks: what each call returns, and in which order coroutines run. */
+/* Coroutines, values and hooks: the result of each call, and the order in which coroutines run. */
 #include "calls.h"
 
 #include <fcntl.h>
@@ -62,7 +62,7 @@ static void test_order(stShareStack_t *stack)
     co_release(outer);
 }
 
-/* Nested deeply, and then all at once ended. */
+/* Resumes coroutines deeply nested, all of which end at once then. */
 static void *descends(void *arg)
 {
     long depth = reinterpret_cast<long>(arg);
@@ -130,7 +130,7 @@ static void test_attributes()
     co_resume(co);
     CHECK(result == 1);
     co_release(co);
-    attr.stack_size = INT_MAX; /* more addresses than a process of 32 bits has, thrice */
+    attr.stack_size = INT_MAX; /* three of them exceed the address space of a 32-bit process */
     stCoRoutine_t *many[3] = {NULL, NULL, NULL};
     for (int i = 0; sizeof(void *) == 4 && i < 3; i++) {
         errno = 0;

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Programs as users of libco write them work with the headers of runtime/compat, natively, for i386
-# and under sanitizers; the headers compile as C++ of every year; misuse ends in a message.
+# Programs written for libco work with the headers of compat, natively, for i386 and under
+# sanitizers; the headers compile as C++ of every year; misuse ends in a message.
 #
 # parts: native others sanitized
 # seconds: 15 30 30
@@ -11,9 +11,9 @@
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
 
-readonly PROGRAMS=(test_calls test_waits echo_server ten_descriptors producer_consumer specific closures
-    environment threads)
-readonly HEADERS=(runtime/compat/co_*.h)
+readonly PROGRAMS=(test_calls test_waits echo_server ten_descriptors producer_consumer specific
+    closures environment threads)
+readonly HEADERS=(compat/co_*.h)
 readonly MESSAGES=(
     "co_resume: the coroutine runs, or waits for one that it resumed"
     "co_resume: the coroutine runs, or waits for one that it resumed"
@@ -34,14 +34,14 @@ check() {
     shift 2
     for name in "${PROGRAMS[@]}"; do
         must "$cxx $*: $name.cc does not build" "$cxx" "$@" -std=c++11 -g "${WARNINGS[@]}" \
-            -Iruntime/compat -pthread "runtime/compat/tests/$name.cc" "${OBJECTS[@]}" -ldl \
+            -Icompat -pthread "compat/tests/$name.cc" "${OBJECTS[@]}" -ldl \
             -o "$TMP/$name"
         must "$cxx $*: $name fails" "${SANITIZED[@]}" "$TMP/$name"
     done
     echo "$cxx $*"
 }
 
-# In every dialect of C++, without a warning.
+# The headers compile in every dialect of C++, without a warning.
 check_headers() {
     local dialect header
     for dialect in c++98 gnu++98 c++11 c++17 c++20; do
@@ -51,13 +51,13 @@ check_headers() {
         done
     done
     must "$1 -std=c++98: closures do not compile" "$1" -std=c++98 -Wall -Wextra -Werror \
-        -Iruntime/compat -fsyntax-only runtime/compat/tests/closures.cc
+        -Icompat -fsyntax-only compat/tests/closures.cc
 }
 
 check_misuse() {
     local i
-    must "misuse.cc does not build" "$1" -std=c++11 "${WARNINGS[@]}" -Iruntime/compat -pthread \
-        runtime/compat/tests/misuse.cc "${OBJECTS[@]}" -ldl -o "$TMP/misuse"
+    must "misuse.cc does not build" "$1" -std=c++11 "${WARNINGS[@]}" -Icompat -pthread \
+        compat/tests/misuse.cc "${OBJECTS[@]}" -ldl -o "$TMP/misuse"
     for i in "${!MESSAGES[@]}"; do
         run_to_death "$TMP/misuse" "$i"
         if ((STATUS != 134)) || ! grep -q "^aco: ${MESSAGES[i]}" "$TMP/said"; then

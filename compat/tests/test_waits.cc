@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The loop, co_poll() and conditions: what each call returns, and in which order coroutines run. */
+/* The loop, co_poll() and conditions: the result of each call, and the order in which coroutines
+ * run. */
 #include "calls.h"
 
 #include <unistd.h>
@@ -24,7 +25,7 @@ static void test_time(stShareStack_t *stack)
     co_release(co);
 }
 
-/* A call after each turn, also if there is nothing to do. */
+/* The loop calls the function after each turn, also if there is nothing to do. */
 static void test_turns()
 {
     ct_turns_left = 5;
@@ -84,7 +85,7 @@ static void test_poll(stShareStack_t *stack)
     close(fds[1]);
 }
 
-/* One that waits is resumed before what it waits for, reset or released. */
+/* A coroutine that waits is resumed before its event, reset or released. */
 static void test_early(stShareStack_t *stack)
 {
     int fds[2];
@@ -106,7 +107,7 @@ static void test_early(stShareStack_t *stack)
         CHECK(!polled.is_done);
         co_release(co);
         CHECK(write(fds[1], "x", 1) == 1);
-        test_turns(); /* nothing is left that the event could be for */
+        test_turns(); /* the event finds no coroutine any more */
         CHECK(!polled.is_done);
         char byte;
         CHECK(read(fds[0], &byte, 1) == 1);
@@ -225,7 +226,7 @@ static int has_noted(void *)
     return trace[0] != '\0' ? -1 : 0;
 }
 
-/* Whoever is taken from the middle of a queue, the others remain. */
+/* The others stay in a queue when one is taken from its middle. */
 static void test_queues(stShareStack_t *stack)
 {
     char letters[] = "abc";
@@ -236,7 +237,7 @@ static void test_queues(stShareStack_t *stack)
         co_resume(all[i]);
     }
     co_eventloop(co_get_epoll_ct(), has_noted, NULL);
-    EXPECT("a"); /* whose time is over; it waits behind the others now */
+    EXPECT("a"); /* its time is over; it waits behind the others now */
     for (int i = 0; i < 3; i++) {
         CHECK(co_cond_signal(cond) == 0);
     }
@@ -284,7 +285,7 @@ static void *notes_when_woken(void *)
     return NULL;
 }
 
-/* One that waits goes back to its resumer, whoever else is ready. */
+/* A coroutine that waits returns to its resumer, whatever else is ready. */
 static void test_return(stShareStack_t *stack)
 {
     cond = co_cond_alloc();
@@ -310,7 +311,7 @@ static void test_return(stShareStack_t *stack)
 
 static int is_over;
 
-/* Two of these are always ready, but for the time that the other one takes. */
+/* Two of these are always ready, except while the other one runs. */
 static void *never_sleeps(void *arg)
 {
     stCoRoutine_t *resumed = static_cast<stCoRoutine_t *>(arg);
@@ -333,7 +334,7 @@ static void *only_yields(void *)
     return NULL;
 }
 
-/* They don't keep the loop from looking at the time. */
+/* Coroutines that are always ready don't keep the loop from looking at the time. */
 static void test_starving(stShareStack_t *stack)
 {
     cond = co_cond_alloc();

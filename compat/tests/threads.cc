@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Many threads, each with a loop and coroutines of its own. Some end while coroutines wait, which
- * can be released afterwards, by another thread. A loop with nothing to do never wakes up.
+ * Many threads, each with a loop and coroutines of its own. Some threads end while their coroutines
+ * wait; another thread can release these afterwards. A loop with nothing to do never wakes up.
  */
 #include "co_routine.h"
 
@@ -119,7 +119,7 @@ static void *is_idle(void *)
     return NULL;
 }
 
-/* How often the thread has gone to sleep. */
+/* The number of times that the thread has gone to sleep. */
 static long ct_sleeps(int thread)
 {
     char name[100], line[200];
@@ -135,7 +135,7 @@ static long ct_sleeps(int thread)
     return ct;
 }
 
-/* It may take a while until it is idle, but then it is. */
+/* The thread may take a while to become idle, but then it stays so. */
 static void check_idle()
 {
     pthread_t thread;

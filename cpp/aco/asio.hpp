@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * aco::use_task: a completion token of Boost.Asio, by which each of its asynchronous calls can be
- * made in a task: only the task waits. Relies on task.hpp and <boost/asio/async_result.hpp>; an
- * io_context runs on a thread of its own, as ever.
+ * aco::use_task: a completion token of Boost.Asio. With it, a task can make each of Asio's
+ * asynchronous calls, and only the task waits. Relies on task.hpp and
+ * <boost/asio/async_result.hpp>; an io_context runs on a thread of its own, as usual.
  *
  *     std::size_t got = socket.async_read_some(boost::asio::buffer(text), aco::use_task);
  *
- * The call returns what the handler would get behind an error_code or exception_ptr, which it
- * throws. Several values are a std::tuple. Its buffers are the operation's until that has ended, so
- * the wait is shielded: to end it, cancel or close the object of Asio.
+ * The call returns the values that a handler would get after an error_code or exception_ptr; it
+ * throws that if it is set. Several values are a std::tuple. The operation uses its buffers until
+ * it has ended, so the wait is shielded: to end it, cancel or close Asio's object.
  */
 #ifndef ACO_ASIO_HPP
 #define ACO_ASIO_HPP
@@ -27,7 +27,7 @@ inline constexpr use_task_t use_task{};
 
 namespace detail {
 
-/* What a handler with arguments A gives to the task. */
+/* The result that a handler with arguments A gives to the task. */
 template <class... A> struct completion {
     using tuple = std::tuple<A...>;
     using value = std::conditional_t<

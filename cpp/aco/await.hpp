@@ -9,9 +9,9 @@
  *     }
  *     ... in a task: aco::await(twice(21))
  *
- * A stackless coroutine that is resumed here runs in a task of the thread on which it was
- * suspended, so it may make any call of the runtime. Cancelling and deadlines are those of tasks:
- * a stackless coroutine that waits has neither.
+ * A stackless coroutine that these waits resume runs in a task of the thread on which it was
+ * suspended, so it may make any call of the runtime. Cancelling and deadlines are those of tasks: a
+ * stackless coroutine that waits has neither.
  */
 #ifndef ACO_AWAIT_HPP
 #define ACO_AWAIT_HPP
@@ -88,7 +88,8 @@ public:
     }
 };
 
-/* co_await of what `f()` returns or throws, which runs in a task unless `now()` has a result. */
+/* co_await of a call: returns or throws what `f()` does, which runs in a task unless `now()` has a
+ * result. */
 template <class T, class F, class N> class call_awaiter {
     F f_;
     N now_;
@@ -130,7 +131,7 @@ template <class T, class F, class N> call_awaiter<T, F, N> call_awaiter_of(F &&f
 
 } // namespace detail
 
-/* co_await of a task: what join() returns or throws. Costs no task while it waits. */
+/* co_await of a task: returns or throws what join() would. The wait takes no task. */
 template <class T> detail::task_awaiter<T> operator co_await(task<T> &t)
 {
     return detail::task_awaiter<T>(t);
@@ -140,7 +141,7 @@ template <class T> detail::task_awaiter<T> operator co_await(task<T> &&t)
     return detail::task_awaiter<T>(t); /* it lives as long as the whole expression */
 }
 
-/* What a stackless coroutine waits for by co_await, with the names that a task has for it. */
+/* Operations for co_await in a stackless coroutine, under the names that they have in a task. */
 namespace co {
 
 template <class R, class P> detail::time_awaiter sleep_for(std::chrono::duration<R, P> d)
@@ -152,9 +153,9 @@ template <class C, class D> detail::time_awaiter sleep_until(std::chrono::time_p
     return sleep_for(std::chrono::nanoseconds(detail::ns_until(t)));
 }
 
-/* These take a task while they wait. */
+/* The operations below take a task while they wait. */
 
-/* What channel.recv() returns. */
+/* Receives as channel.recv(). */
 template <class T> auto recv(channel<T> &c)
 {
     return detail::call_awaiter_of<std::optional<T>>(
@@ -169,7 +170,7 @@ template <class T> auto recv(channel<T> &c)
         });
 }
 
-/* What channel.send() does. */
+/* Sends as channel.send(). */
 template <class T, class U = T> auto send(channel<T> &c, U &&value)
 {
     return detail::call_awaiter_of<void>(
@@ -177,7 +178,7 @@ template <class T, class U = T> auto send(channel<T> &c, U &&value)
         [](auto &) { return false; });
 }
 
-/* What aco_wait_fd() returns: POLLIN, POLLOUT and so on. */
+/* Waits as aco_wait_fd(), and returns POLLIN, POLLOUT and so on. */
 inline auto wait_fd(int fd, int events)
 {
     return detail::call_awaiter_of<int>(
@@ -189,7 +190,7 @@ inline auto wait_fd(int fd, int events)
         [](auto &) { return false; });
 }
 
-/* What `f()` returns or throws, run in a task: for any call that waits. */
+/* Runs `f()`, any call that waits, in a task, and returns or throws what it does. */
 template <class F> auto call(F f)
 {
     return detail::call_awaiter_of<std::invoke_result_t<F &>>(std::move(f),
@@ -204,14 +205,14 @@ template <class T> class future;
 
 namespace detail {
 
-/* Who waits for a future: a stackless coroutine, or a task; or that it has ended, or that nobody
- * waits ever. */
+/* The state of a future: no waiter, a stackless coroutine or a task that waits, ended, or
+ * dropped. */
 class future_state {
     std::atomic<void *> waiter_{nullptr};
     aco_semaphore_t ended_for_task_ = {};
     static inline char ended_, dropped_, task_;
 
-    /* false: it has ended. */
+    /* false: the future has ended. */
     bool enter(void *waiter)
     {
         void *found = nullptr;
@@ -230,12 +231,12 @@ public:
     {
         return waiter_.load(std::memory_order_acquire) == &ended_;
     }
-    /* For a stackless coroutine; false: it has ended. */
+    /* The wait of a stackless coroutine; false: the future has ended. */
     bool wait(std::coroutine_handle<> h)
     {
         return enter(h.address());
     }
-    /* For a task. If that throws, nobody waits any more. */
+    /* The wait of a task. If it throws, the future has no waiter. */
     void wait(const char *call)
     {
         if (!enter(&task_) || aco_semaphore_acquire(&ended_for_task_) == 0) {
@@ -246,14 +247,15 @@ public:
         if (waiter_.compare_exchange_strong(found, nullptr, std::memory_order_acq_rel)) {
             fail(call, error);
         }
-        shielded([this] { aco_semaphore_acquire(&ended_for_task_); }); /* it is about to be */
+        shielded([this] { aco_semaphore_acquire(&ended_for_task_); }); /* a release is due */
     }
-    /* Whether its frame must be destroyed now. */
+    /* Drops the future; returns whether the caller must destroy its frame. */
     bool drop() noexcept
     {
         return waiter_.exchange(&dropped_, std::memory_order_acq_rel) == &ended_;
     }
-    /* Ends: who is to be resumed; `is_dropped`: nobody, and the frame must be destroyed. */
+    /* Ends the future, and returns the coroutine to resume. `is_dropped`: the caller must destroy
+     * the frame. */
     std::coroutine_handle<> end(bool *is_dropped) noexcept
     {
         void *waiter = waiter_.exchange(&ended_, std::memory_order_acq_rel);
@@ -323,9 +325,9 @@ template <> struct future_promise<void> : future_promise_base<void> {
 } // namespace detail
 
 /*
- * What a stackless coroutine will return: its return type. The coroutine begins at once. One waits
- * for it, by co_await in another stackless coroutine or get() in a task; if the future is dropped,
- * the coroutine goes on alone, and what it returns or throws is dropped, too.
+ * The return type of a stackless coroutine, which begins at once. Another stackless coroutine can
+ * wait for it by co_await, or a task by get(). If the future is destroyed instead, the coroutine
+ * goes on alone, and its result or exception is dropped.
  */
 template <class T> class [[nodiscard]] future {
     using handle = std::coroutine_handle<detail::future_promise<T>>;
@@ -357,8 +359,8 @@ public:
     {
         return handle_.promise().has_ended();
     }
-    /* For a task: waits, and returns or throws what the coroutine did. Once, unless the wait has
-     * failed: then it can be waited for again. */
+    /* Waits, in a task, and returns or throws what the coroutine did. May be called once, and again
+     * if the wait has failed. */
     T get()
     {
         handle_.promise().wait("aco::future::get");
@@ -393,7 +395,7 @@ inline future<void> detail::future_promise<void>::get_return_object()
 
 namespace detail {
 
-/* What a task and the coroutine that awaits for it share. */
+/* State shared by a task and the coroutine that awaits for it. */
 template <class T> struct awaited {
     outcome<T> result;
     aco_semaphore_t ended = {};
@@ -472,8 +474,8 @@ using await_result =
 
 /*
  * Waits, in a task, for any awaitable, also of other libraries, and returns or throws what
- * `co_await awaitable` would. If the wait fails, what was awaited goes on alone: an awaitable that
- * was passed by reference must live until then.
+ * `co_await awaitable` would. If the wait fails, the operation goes on alone, and an awaitable that
+ * was passed by reference must live until it ends.
  */
 template <class A> auto await(A &&awaitable) -> detail::await_result<A>
 {

@@ -24,7 +24,7 @@ namespace aco {
 
 namespace detail {
 
-/* Memory for values of a channel on their way, kept for the next ones. */
+/* Memory for values on their way through a channel. Freed slots are kept for later values. */
 template <class T> class slots {
     struct slot {
         union {
@@ -108,7 +108,7 @@ public:
         } g{this, s};
         return T(std::move(s->value));
     }
-    /* After a send that has failed: the value goes back, if it came from there. */
+    /* Takes the value back into `from` after a send that has failed, if it came from there. */
     void return_to(T &&from, item s)
     {
         if constexpr (std::is_move_assignable_v<T>) {
@@ -144,8 +144,8 @@ template <class T> struct no_slots {
 
 /*
  * A channel that holds `capacity` values; with 0, each send waits for a receiver. Values may be
- * move-only. May be used by tasks of different threads. It must not be destroyed while somebody
- * waits for it.
+ * move-only. May be used by tasks of different threads. It must not be destroyed while a task waits
+ * for it.
  */
 template <class T> class channel {
     static constexpr bool is_bytes = std::is_trivially_copyable_v<T> &&
@@ -197,7 +197,8 @@ public:
         aco_chan_free(chan_);
     }
 
-    /* Throws EPIPE if the channel is closed. A value that was not sent is still the caller's. */
+    /* Sends a value; throws EPIPE if the channel is closed. The caller keeps a value that was not
+     * sent. */
     void send(T &&value)
     {
         send_by(aco_chan_send, std::move(value), 0);
@@ -206,7 +207,7 @@ public:
     {
         send_by(aco_chan_send, value, 0);
     }
-    /* Whether it could be sent at once. */
+    /* Sends a value if that needs no wait, and returns whether it did. */
     bool try_send(T &&value)
     {
         return send_by(aco_chan_try_send, std::move(value), EAGAIN);
@@ -215,7 +216,7 @@ public:
     {
         return send_by(aco_chan_try_send, value, EAGAIN);
     }
-    /* The next value; none if the channel is closed and empty. */
+    /* Receives the next value; none if the channel is closed and empty. */
     std::optional<T> recv()
     {
         item i;
@@ -223,13 +224,13 @@ public:
         detail::check(received, "aco::channel::recv");
         return result_of(received, i);
     }
-    /* None also if there is none now. */
+    /* As recv(), but without a wait: none also if the channel is empty now. */
     std::optional<T> try_recv()
     {
         item i;
         return result_of(aco_chan_try_recv(chan_, &i), i);
     }
-    /* No more values can be sent; those in it can still be received. */
+    /* Ends sending. The values in the channel can still be received. */
     void close() noexcept
     {
         int error = errno;
@@ -237,7 +238,7 @@ public:
         errno = error;
     }
 
-    /* An input range of what is received, which ends when the channel is closed and empty. */
+    /* An iterator over the values received. The range ends when the channel is closed and empty. */
     class iterator {
         channel *channel_ = nullptr;
         mutable std::optional<T> value_;
@@ -274,7 +275,7 @@ public:
         {
             ++*this;
         }
-        /* Of iterators at the end. */
+        /* Equal if both are at the end. */
         friend bool operator==(const iterator &a, const iterator &b)
         {
             return a.value_.has_value() == b.value_.has_value();

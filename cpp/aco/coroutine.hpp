@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * aco::coroutine: owns a coroutine with any callable as its entry. Needs no runtime. Relies on
- * aco.h, aco_stack_pool.h and aco_cancel.h; a program that uses it links with these parts.
+ * aco.h, aco_stack_pool.h and aco_cancel.h; programs link with these parts.
  *
  *     aco::coroutine co([] {
  *         std::puts("one");
@@ -20,6 +20,7 @@
 #endif
 
 #include "aco.h"
+#include "aco_cancel.h"
 #include "aco_stack_pool.h"
 
 #include <cstddef>
@@ -36,13 +37,12 @@
 #define ACO_I_TRY
 #endif
 
-extern "C" int aco_cancel(aco_t *co); /* of extra/cancel/aco_cancel.h */
-
 namespace aco {
 
 namespace detail {
 
-/* Catches what a body throws into an exception_ptr, and lets a cancellation pass, which is none. */
+/* Catches what a body throws into an exception_ptr. A cancellation, which is no exception,
+ * passes. */
 #ifdef __cpp_exceptions
 #define ACO_I_CATCH_INTO(thrown)                                                                   \
     catch (...)                                                                                    \
@@ -165,7 +165,7 @@ public:
     {
         operations_->call(place_, args...);
     }
-    /* Calls it where it is, and destroys it then. */
+    /* Calls the callable in place, and then destroys it. */
     void use_up(A... args)
     {
         struct user {
@@ -184,7 +184,7 @@ public:
 
 /* ---- Stacks ---- */
 
-/* What a thread has for coroutines: stacks, and a main coroutine where it has no other. */
+/* The stacks of a thread for coroutines, and its main coroutine if it has no other. */
 class thread_stacks {
     aco_stack_pool_t *pool_ = nullptr;
     aco_t *main_co_ = nullptr;
@@ -207,7 +207,7 @@ public:
             aco_stack_pool_stats(pool_, &stats);
         }
         if (stats.in_use != 0) {
-            return; /* static objects have coroutines still */
+            return; /* static objects still have coroutines */
         }
         if (pool_ != nullptr) {
             aco_stack_pool_destroy(pool_);
@@ -246,14 +246,8 @@ public:
 
 /* ---- Switches ---- */
 
-/* The exceptions that a thread is handling, in libstdc++ and libc++abi. */
-struct handling {
-    void *caught;
-    unsigned ct_uncaught;
-#ifdef ACO_ARCH_ARM
-    void *propagating;
-#endif
-
+/* The exceptions that a thread is handling. */
+struct handling : aco_i_exceptions_t {
     static handling *of_thread()
     {
 #ifdef __cpp_exceptions
@@ -263,7 +257,7 @@ struct handling {
         return &none;
 #endif
     }
-    /* Exchanges them. */
+    /* Exchanges the exceptions of two. */
     void swap(handling &other)
     {
         std::swap(caught, other.caught);
@@ -274,7 +268,7 @@ struct handling {
     }
 };
 
-/* Whether code here may handle exceptions. */
+/* Whether any exception is being handled or thrown. */
 inline bool is_any(const handling *handling)
 {
 #ifdef __cpp_exceptions
@@ -285,13 +279,13 @@ inline bool is_any(const handling *handling)
 #endif
 }
 
-/* A coroutine that whichever coroutine runs may resume, and the exceptions that it handles. */
+/* A coroutine that any running coroutine may resume, and the exceptions that it handles. */
 class fiber {
 protected:
     aco_t *co_;
     handling mine_ = {};
 
-    /* Makes the caller its parent. */
+    /* Makes the running coroutine its parent. */
     void adopt(const char *call)
     {
         if (aco_status(co_) == ACO_STATUS_RUNNING) {
@@ -312,11 +306,12 @@ public:
     {
         handling *threads = handling::of_thread();
         adopt("aco::coroutine::resume");
-        threads->swap(mine_); /* they change places until it is back */
+        threads->swap(mine_); /* each has the other's until the coroutine is back */
         aco_resume(co_);
         threads->swap(mine_);
     }
-    /* Takes the exceptions that it handles from one that resumed it before this was made. */
+    /* Takes over its exceptions from `first`, which resumed the coroutine before this object was
+     * made. */
     void take_from(fiber &first)
     {
         mine_.swap(first.mine_);
@@ -325,7 +320,7 @@ public:
     {
         thread_stacks::mine().destroy(co_);
     }
-    /* Runs the destructors of its frames, in one of which `this` lies, if it has not ended. */
+    /* Runs the destructors of its frames if it has not ended. `this` lies in one of them. */
     __attribute__((noinline)) void cancel_and_destroy()
     {
         aco_t *co = co_;
@@ -340,14 +335,14 @@ public:
 
 } // namespace detail
 
-/* What the destructor of a coroutine does with one that has not ended: unwind it, so that the
- * destructors of its objects run, or just give its stack back. */
+/* How the destructor ends a coroutine that has not ended: it unwinds it, so that the destructors of
+ * its objects run, or only gives its stack back. */
 enum class on_destruction { cancels, destroys };
 
 /*
  * A coroutine that runs `f()`, on a stack of its own that comes from a pool of the thread. It
- * begins with the first resume(), and suspends itself by aco_yield(). It belongs to the thread
- * that resumes it first; whichever coroutine of that runs may resume it. An exception that leaves
+ * begins with the first resume(), and suspends itself by aco_yield(). It belongs to the thread that
+ * resumes it first; any running coroutine of that thread may resume it. An exception that leaves
  * `f` leaves the resume() that runs it.
  */
 class coroutine {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * aco::generator<T>: an input range of what a callable yields. Needs no runtime; relies on what
- * aco::coroutine does.
+ * aco::generator<T>: an input range of the values that a callable yields. Needs no runtime; relies
+ * on coroutine.hpp.
  *
  *     aco::generator<int> squares([](auto &yield) {
  *         for (int i = 1; i <= 3; i++) {
@@ -27,24 +27,11 @@ template <class T> class generator;
 namespace detail {
 
 /*
- * A coroutine of a generator. It has the control words of who resumes it, as a function has those
+ * A coroutine of a generator. It shares the control words of its resumer, as a function does those
  * of its caller, so the switches here neither save nor load them.
  */
 class light_fiber : public fiber {
-/* The part of a switch that is about control words. */
-#pragma push_macro("ACO_SWITCH_CONTROL_WORDS")
-#undef ACO_SWITCH_CONTROL_WORDS
-#define ACO_SWITCH_CONTROL_WORDS(...)
-    static inline __attribute__((ACO_ALWAYS unused)) void switch_to(aco_t *self, aco_t *co)
-    {
-        ACO_LAUNDER(co);
-        ACO_LAUNDER(self);
-        aco_gtls_co = co;
-        ACO_SWITCH(self, co);
-        aco_gtls_co = self;
-    }
-
-    /* What is rare: another parent, the first time, exceptions. */
+    /* Rare cases: another parent, the first resume, exceptions. */
     __attribute__((noinline)) void resume_slowly(handling *threads)
     {
         adopt("aco::generator");
@@ -52,7 +39,7 @@ class light_fiber : public fiber {
         if (!co_->is_owner) {
             aco_i_acquire(co_);
         }
-        switch_to(co_->main_co, co_);
+        aco_i_continue_light(co_->main_co, co_);
         threads->swap(mine_);
         be_slow();
     }
@@ -61,7 +48,8 @@ class light_fiber : public fiber {
         threads->swap(mine_);
         be_slow();
     }
-    /* Without a parent while it is suspended, a coroutine is resumed slowly. */
+    /* Clears the parent of a coroutine that handles exceptions, so that the next resume is a slow
+     * one. */
     void be_slow()
     {
         if (is_any(&mine_)) {
@@ -95,57 +83,46 @@ public:
             fiber->resume_slowly(threads);
             return;
         }
-        switch_to(self, co);
+        aco_i_continue_light(self, co);
         if (__builtin_expect(is_any(threads), 0)) {
             fiber->keep(threads);
         }
     }
-    /* These are for the coroutine itself. */
+    /* suspend() and end() are called by the coroutine itself. */
     inline __attribute__((ACO_ALWAYS)) void suspend()
     {
-        aco_t *co = aco_get_co(), *main_co = co->main_co;
-        ACO_LAUNDER(main_co);
-        ACO_SWITCH(co, main_co);
-        ACO_ASSUME_RUNNING(co);
-        if (__builtin_expect(co->wakes, 0)) {
+        if (__builtin_expect(aco_i_suspend_light(aco_get_co()), 0)) {
             be_cancelled();
         }
     }
     [[noreturn]] static void end()
     {
-        aco_t *co = aco_get_co(), *main_co = co->main_co;
-        co->is_end = 1;
-        co->is_owner = 0;
-        co->share_stack->owner = co->share_stack->in_place = nullptr;
-        ACO_LAUNDER(main_co);
-        ACO_SWITCH(co, main_co);
-        __builtin_unreachable();
+        aco_i_end_light(aco_get_co());
     }
-#pragma pop_macro("ACO_SWITCH_CONTROL_WORDS")
 };
 
 } // namespace detail
 
 /*
- * What the callable of a generator gets: `yield(value)` passes a value to whoever iterates, and
- * returns when that wants the next one. `yield(generator)` passes all values of another generator,
- * at the cost of one switch a value, however deep generators are nested. An exception that leaves
- * that generator leaves the call.
+ * The argument of a generator's callable: `yield(value)` passes a value to the code that iterates,
+ * and returns when that wants the next one. `yield(generator)` passes all values of another
+ * generator, at the cost of one switch a value, however deep generators are nested. An exception
+ * that leaves that generator leaves the call.
  */
 template <class T> class yielder : detail::light_fiber {
     friend class generator<T>;
     using item = std::remove_reference_t<T>;
 
-    /* Of the one that is iterated over, the outermost: its present value, or nullptr after one that
-     * it yields has ended; and the one that yields now, with its coroutine. */
+    /* Used in the outermost generator, which is iterated over: its present value, nullptr after a
+     * nested one has ended; and the generator that yields now, with its coroutine. */
     item *item_ = nullptr;
     aco_t *running_;
     detail::handling *handling_ = detail::handling::of_thread();
     light_fiber *innermost_ = this;
 
     yielder *outermost_ = this;
-    yielder *outer_ = nullptr; /* that yields this one */
-    const char *low_;          /* below, too little stack is left for nested ones to run on it */
+    yielder *outer_ = nullptr; /* the generator that yields this one */
+    const char *low_;          /* below this, too little stack is left for nested generators */
     std::exception_ptr thrown_;
 
     explicit yielder(aco_t *co)
@@ -167,7 +144,7 @@ template <class T> class yielder : detail::light_fiber {
     {
         return static_cast<yielder *>(innermost_);
     }
-    /* For the outermost: goes on to the next value. */
+    /* Goes on to the next value. For the outermost only. */
     inline __attribute__((ACO_ALWAYS)) void advance()
     {
         resume(innermost_, running_, handling_);
@@ -186,7 +163,8 @@ template <class T> class yielder : detail::light_fiber {
         }
     }
 
-    /* Makes the values of `inner` those of this one's outermost: whoever iterates resumes it. */
+    /* Passes the values of `inner` through the outermost generator, whose iterator then resumes
+     * `inner`. */
     void join(yielder *inner)
     {
         inner->outer_ = this;
@@ -195,7 +173,7 @@ template <class T> class yielder : detail::light_fiber {
             each->outermost_ = outermost_;
         }
     }
-    /* Undoes that; `inner` can be iterated over again, unless it has ended. */
+    /* Undoes join(); `inner` can be iterated over again, unless it has ended. */
     void part(yielder *inner)
     {
         yielder *top = outermost_;
@@ -325,7 +303,7 @@ public:
         {
             return state_ == nullptr || state_->item_ == nullptr;
         }
-        /* Of iterators of one generator: whether both are at its end, or neither. */
+        /* Compares iterators of one generator: equal if both are at its end, or neither is. */
         friend bool operator==(const iterator &a, const iterator &b)
         {
             return a.is_at_end() == b.is_at_end();
@@ -359,7 +337,7 @@ public:
         destroy();
     }
 
-    /* Runs to the first value; later calls return where the last iterator is. */
+    /* Runs to the first value. Later calls return an iterator at the present value. */
     iterator begin()
     {
         if (state_ == nullptr && body_) {

@@ -17,7 +17,7 @@ namespace aco {
 namespace detail {
 
 #ifdef __cpp_exceptions
-/* Keeps what a task of a group has thrown, unless another one came first, and cancels the group. */
+/* Keeps the exception of a task of a group, unless the group has one, and cancels the group. */
 inline void keep_thrown(aco_group_t *group)
 {
     auto thrown = std::make_unique<std::exception_ptr>(std::current_exception());
@@ -105,8 +105,9 @@ public:
     {
         aco_group_cancel(valid());
     }
-    /* Waits for the end of all its tasks. If the wait fails, they are cancelled and waited for, and
-     * it throws why; else what the first of them threw. A group is joined once. */
+    /* Waits for the end of all its tasks, and throws what the first of them threw. If the wait
+     * fails, the tasks are cancelled and waited for, and join() throws why it failed. A group is
+     * joined once. */
     void join()
     {
         int error;
@@ -129,7 +130,7 @@ private:
         }
         return group_;
     }
-    /* What the first task threw, and errno of the wait. */
+    /* Ends the group: returns what the first task threw, and errno of the wait in `error`. */
     std::unique_ptr<std::exception_ptr> end(int *error)
     {
         aco_group_t *ended = valid();
@@ -152,10 +153,10 @@ namespace detail {
 class race {
     struct runner : aco_i_watch_t {
         race *of;
-        aco_task_t *task; /* nullptr: not there, or ended and taken */
+        aco_task_t *task; /* nullptr: none, or ended and taken */
         int has_ended;    /* atomic */
     };
-    aco_semaphore_t ended_ = {}; /* has one for each that has ended and was not taken */
+    aco_semaphore_t ended_ = {}; /* one for each task that has ended and was not taken */
     std::size_t ct_;
     std::unique_ptr<runner[]> runners_;
 
@@ -180,7 +181,7 @@ public:
             }
         }
     }
-    /* Returns whether there is a task at all. */
+    /* Returns whether there is a task. */
     bool enter(std::size_t i, aco_task_t *task)
     {
         runner &r = runners_[i];
@@ -192,7 +193,7 @@ public:
         }
         return task != nullptr;
     }
-    /* Waits for one that has ended, and returns which. */
+    /* Waits until a task has ended, and returns its index. */
     std::size_t take(const char *call)
     {
         check(aco_semaphore_acquire(&ended_), call);
@@ -207,7 +208,7 @@ public:
     }
 };
 
-/* A race of these tasks, and at least `ct` of them. */
+/* A race of these tasks. Throws EINVAL if there are fewer than `ct`. */
 template <class... T>
 std::unique_ptr<race> race_of(std::size_t ct, const char *call, const task<T> &...tasks)
 {
@@ -270,14 +271,9 @@ template <class... T>
 using if_tasks = std::enable_if_t<(is_task<std::remove_reference_t<T>> && ...), int>;
 template <class V> using if_vector = std::enable_if_t<is_vector<std::remove_reference_t<V>>, int>;
 
-/* What the callable of a task returns, or those of a vector. */
+/* The type that the callable of a task returns, or the callables of a vector of tasks. */
 template <class T> using returned_by = typename std::remove_reference_t<T>::value_type;
 template <class V> using returned_by_each = returned_by<returned_by<V>>;
-
-/* What a variant, a pair or a vector has of that: a reference is a std::reference_wrapper. */
-template <class T>
-using held_of = std::conditional_t<std::is_reference_v<T>,
-                                   std::reference_wrapper<std::remove_reference_t<T>>, value_of<T>>;
 
 template <class T> held_of<T> held(outcome<T> &&ended)
 {
@@ -303,8 +299,9 @@ template <std::size_t I, class V, class... T> V join_nth(std::size_t i, std::tup
 } // namespace detail
 
 /*
- * Waits for the end of all tasks, and returns what they do, void as std::monostate; or throws what
- * the first of them has thrown. If the wait fails, those that have not ended remain to be joined.
+ * Waits for the end of all tasks, and returns what they return, void as std::monostate, or throws
+ * what the first of them has thrown. If the wait fails, the tasks that have not ended remain to be
+ * joined.
  */
 template <class... T, detail::if_tasks<T...> = 0>
 std::tuple<detail::value_of<detail::returned_by<T>>...> when_all(T &&...tasks)
@@ -343,10 +340,10 @@ std::vector<detail::held_of<detail::returned_by_each<V>>> when_all(V &&tasks)
 }
 
 /*
- * Waits until the first of the tasks has ended, and joins that: returns, as a std::variant with its
- * index, or throws what it does; a reference is a std::reference_wrapper. The others go on, and
- * remain to be joined; with cancel_rest first, they are cancelled. Those that were joined before
- * don't count. Throws EINVAL if none is left.
+ * Waits until the first of the tasks has ended, and joins it: returns its result as a std::variant
+ * with its index, or throws what it throws; a reference is a std::reference_wrapper. The others go
+ * on, and remain to be joined; with cancel_rest as the first argument, they are cancelled. Tasks
+ * that were joined before don't count. Throws EINVAL if none is left.
  */
 template <class... T, detail::if_tasks<T...> = 0>
 std::variant<detail::held_of<detail::returned_by<T>>...> when_any(T &&...tasks)
@@ -368,8 +365,8 @@ template <class... T> auto when_any(cancel_rest_t, T &&...tasks)
 }
 
 /*
- * Waits until `ct` of the tasks have ended, and joins these: returns what they do, each with its
- * index, or throws what the first of them threw. The others as by when_any().
+ * Waits until `ct` of the tasks have ended, and joins these: returns their results, each with its
+ * index, or throws what the first of them threw. The other tasks are treated as by when_any().
  */
 template <class... T, detail::if_tasks<T...> = 0>
 std::vector<std::variant<detail::held_of<detail::returned_by<T>>...>> when_some(std::size_t ct,

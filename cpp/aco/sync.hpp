@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Mutexes and similar, and task-local values, with the names that the standard library has for
- * their members: std::unique_lock, std::scoped_lock, std::shared_lock and std::lock_guard work with
- * them. All may be used by tasks of different threads, and by threads that run no task. Waits throw
+ * Mutexes and similar, and task-local values. Their members have the names of the standard library,
+ * so std::unique_lock, std::scoped_lock, std::shared_lock and std::lock_guard work with them. Tasks
+ * of different threads may share them, and threads that run no task may use them. Waits throw
  * std::system_error. Relies on aco_runtime.h.
  */
 #ifndef ACO_SYNC_HPP
@@ -17,8 +17,8 @@
 
 namespace aco {
 
-/* As std::timed_mutex. Locking throws EDEADLK if the caller holds it. Unlocking what the caller has
- * not locked aborts. */
+/* As std::timed_mutex. Locking throws EDEADLK if the caller holds the mutex. Unlocking aborts if
+ * the caller does not hold it. */
 class mutex {
     aco_mutex_t mutex_ = {};
 
@@ -61,7 +61,7 @@ public:
     }
 };
 
-/* As std::shared_mutex. Who wants to read waits behind who wants to write. */
+/* As std::shared_mutex. A reader waits behind waiting writers. */
 class shared_mutex {
     aco_rwlock_t rwlock_ = {};
 
@@ -282,8 +282,9 @@ template <class F, class... A> void call_once(once_flag &flag, F &&f, A &&...arg
 }
 
 /*
- * A variable of which each task has one of its own, which it makes when it first uses it: by `T()`,
- * or by the callable given. It is destroyed when the task ends. A process can have 1024 of these.
+ * A variable with a value for each task, made when the task first uses it: by `T()`, or by the
+ * callable given. The value is destroyed when the task ends. A process can have 1024 such
+ * variables.
  */
 template <class T> class task_local {
     aco_key_t key_;
@@ -303,7 +304,7 @@ public:
     task_local(const task_local &) = delete;
     task_local &operator=(const task_local &) = delete;
 
-    /* That of the running task. Throws EPERM outside of one. */
+    /* The value of the running task. Throws EPERM outside of tasks. */
     T &get()
     {
         T *value = static_cast<T *>(aco_getspecific(key_));

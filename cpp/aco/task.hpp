@@ -47,7 +47,7 @@ namespace detail {
 
 /* ---- Errors ---- */
 
-/* Throws what errno says about `call`; without exceptions, ends the process. */
+/* Throws std::system_error for the failure of `call`; without exceptions, ends the process. */
 [[noreturn]] inline void fail(const char *call, int error = errno)
 {
 #ifdef __cpp_exceptions
@@ -59,7 +59,7 @@ namespace detail {
 #endif
 }
 
-/* For calls that return -1 with errno. */
+/* Throws if a call has returned -1 with errno. */
 inline void check(int result, const char *call)
 {
     if (__builtin_expect(result < 0, 0)) {
@@ -77,17 +77,22 @@ inline void check(int result, const char *call)
 
 /* ---- Results ---- */
 
-/* What a callable returns, as a value: void becomes std::monostate. */
+/* The type of a result as a value: void becomes std::monostate. */
 template <class T> using value_of = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
 
+/* The type of a result in a container: a reference becomes std::reference_wrapper, too. */
+template <class T>
+using held_of = std::conditional_t<std::is_reference_v<T>,
+                                   std::reference_wrapper<std::remove_reference_t<T>>, value_of<T>>;
+
 #ifdef __cpp_exceptions
-/* Tells what was thrown by a task that nobody joins. */
+/* Reports an exception of a task that is never joined. */
 inline void tell_lost(const char *what) noexcept
 {
     const aco_task_t *self = aco_self();
     std::fprintf(
         stderr,
-        "aco: an exception leaves a task that nobody joins (seen in task %llu): %s: join() "
+        "aco: an exception leaves a task that is never joined (seen in task %llu): %s: join() "
         "it, or catch what its callable throws\n",
         self == nullptr ? 0ULL : static_cast<unsigned long long>(aco_task_id(self)), what);
 }
@@ -95,10 +100,7 @@ inline void tell_lost(const char *what) noexcept
 
 /* The value of a call, or what it has thrown. */
 template <class T> class outcome {
-    using stored =
-        std::conditional_t<std::is_reference_v<T>,
-                           std::reference_wrapper<std::remove_reference_t<T>>, value_of<T>>;
-    std::optional<stored> value_;
+    std::optional<held_of<T>> value_;
     std::exception_ptr thrown_;
 
 public:
@@ -123,7 +125,7 @@ public:
             thrown_ = std::current_exception();
         }
     }
-    /* By parts: for those who can't pass a callable. */
+    /* set_value() and set_thrown() are for callers that have no callable. */
     template <class... A> void set_value(A &&...value)
     {
         value_.emplace(std::forward<A>(value)...);
@@ -145,7 +147,8 @@ public:
             return std::move(*value_);
         }
     }
-    /* Tells of an exception that nobody can get any more. ECANCELED is how cancelled tasks end. */
+    /* Reports an exception that can't reach a caller any more, but not ECANCELED, by which
+     * cancelled tasks end. */
     void drop() noexcept
     {
 #ifdef __cpp_exceptions
@@ -176,7 +179,7 @@ public:
     }
 };
 
-/* ---- What lies in the storage of a task ---- */
+/* ---- The storage of a task ---- */
 
 template <class T>
 inline constexpr bool
@@ -203,7 +206,7 @@ template <class T> struct stored {
     }
 };
 
-/* A T that was in the storage, which is free then. */
+/* A T taken out of the storage, which is free afterwards. */
 template <class T> class taken {
     using owner = std::conditional_t<fits<T>, T, std::unique_ptr<T>>;
     owner it_;
@@ -240,8 +243,8 @@ public:
 
 /* ---- Names ---- */
 
-/* The name of a type, as compilers write it in their messages: "first(int)::<lambda()>"; of a lambda
- * in clang, its place without folders: "file.cc:12:5". */
+/* The name of a type, as compilers write it in their messages: "first(int)::<lambda()>". For a
+ * lambda in clang, it is the place without folders: "file.cc:12:5". */
 template <class F> constexpr std::string_view name_of_type() noexcept
 {
     std::string_view text = __PRETTY_FUNCTION__; /* "... [with F = T; ...]" or "... [F = T]" */
@@ -272,8 +275,8 @@ template <class F> struct type_name {
 template <class F>
 constexpr bool is_function = std::is_function_v<std::remove_pointer_t<std::decay_t<F>>>;
 
-/* Messages name a task that was given no name by the type of its callable, or else by the function
- * that it calls, of which it has to tell when it has begun. */
+/* The name, in messages, of a task that was given none: the type of its callable. nullptr for a
+ * function, which the task names by tell_function() when it begins. */
 template <class F> constexpr const char *name_for() noexcept
 {
     return is_function<F> ? nullptr : type_name<std::decay_t<F>>::text.bytes;
@@ -316,7 +319,7 @@ template <class F, class T> void *run_stored(void *storage)
     return nullptr;
 }
 
-/* For an outcome that does not fit: spawn() makes room for it. */
+/* As run_stored(), for an outcome that does not fit: spawn() makes room for it. */
 template <class F, class T> struct with_room {
     F f;
     std::unique_ptr<outcome<T>> room = std::make_unique<outcome<T>>();
@@ -344,8 +347,8 @@ template <class F, class T> struct with_room {
     }
 };
 
-/* Makes a task that runs F(arg) by `run`; `task` as for aco_go_with(). What F's constructor throws
- * leaves it. */
+/* Makes a task that runs F(arg) by `run`; `task` as for aco_go_with(). Throws what F's constructor
+ * throws. */
 template <class F, class A>
 void go(const task_options *options, void *(*run)(void *), A &&arg, aco_task_t **task,
         const char *call)
@@ -364,7 +367,7 @@ void go(const task_options *options, void *(*run)(void *), A &&arg, aco_task_t *
     }
 }
 
-/* A task that runs `f()` and has its outcome. */
+/* Starts a task that runs `f()` and keeps its outcome. */
 template <class T, class G> aco_task_t *start(const task_options *options, G &&f)
 {
     using F = std::decay_t<G>;
@@ -388,7 +391,7 @@ template <class T, class G> aco_task_t *start(const task_options *options, G &&f
 
 /* ---- Time ---- */
 
-/* A duration in nanoseconds, rounded up, as far as these reach. */
+/* A duration in nanoseconds, rounded up and limited to their range. */
 template <class R, class P> std::int64_t ns_of(std::chrono::duration<R, P> d)
 {
     constexpr bool is_exact = !std::chrono::treat_as_floating_point_v<R> &&
@@ -405,7 +408,7 @@ template <class R, class P> std::int64_t ns_of(std::chrono::duration<R, P> d)
            (!is_exact && seconds > 0);
 }
 
-/* The time from now to `t`, as far as nanoseconds reach. */
+/* The time from now to `t` in nanoseconds, limited to their range. */
 template <class C, class D> std::int64_t ns_until(std::chrono::time_point<C, D> t)
 {
     std::int64_t then = ns_of(t.time_since_epoch()), now = ns_of(C::now().time_since_epoch());
@@ -414,7 +417,7 @@ template <class C, class D> std::int64_t ns_until(std::chrono::time_point<C, D> 
     return !is_too_far ? left : then < 0 ? INT64_MIN : INT64_MAX;
 }
 
-/* The point in time `d` from now, as by aco_now(). */
+/* The point in time `d` from now, in the time of aco_now(). */
 template <class R, class P> std::int64_t ns_from_now(std::chrono::duration<R, P> d)
 {
     std::int64_t ns = ns_of(d), now = aco_now();
@@ -436,7 +439,8 @@ public:
     }
 };
 
-/* Calls `wait()`, which returns -1 with errno, for `ns` at most: false if the time is over. */
+/* Calls `wait()`, which may return -1 with errno, for at most `ns`. Returns false if the time is
+ * over. */
 template <class F> bool is_in_time(std::int64_t ns, const char *call, F &&wait)
 {
     int result;
@@ -447,7 +451,7 @@ template <class F> bool is_in_time(std::int64_t ns, const char *call, F &&wait)
     if (result == 0) {
         return true;
     }
-    /* A deadline from outside is one that still counts. */
+    /* A deadline from outside still counts. */
     if (errno != ETIMEDOUT || aco_deadline() <= aco_now()) {
         fail(call);
     }
@@ -465,17 +469,18 @@ template <class T, class G> struct continuation;
 template <class F, class T> F &callable_of(const task<T> &made);
 } // namespace detail
 
-/* A task that runs `f()`, as by aco_spawn(); with options, as by aco_go_with(). Nothing is
- * allocated for a callable of up to eight words and a result of up to six that move without
+/* Starts a task that runs `f()`, as aco_spawn() does; with options, as aco_go_with() does. Nothing
+ * is allocated for a callable of up to eight words and a result of up to six that move without
  * exceptions. Throws if there is no runtime or no memory, and what copying `f` throws. */
 template <class F> auto spawn(F &&f) -> task<std::invoke_result_t<std::decay_t<F>>>;
 template <class F>
 auto spawn(const task_options &options, F &&f) -> task<std::invoke_result_t<std::decay_t<F>>>;
 
 /*
- * Owns a task that returns a T, which may be void, a reference or move-only. One that is neither
- * joined nor moved from is detached by the destructor: it goes on, and frees itself. An exception
- * that nobody can get then is told on stderr. It must be gone when run() returns.
+ * Owns a task that returns a T, which may be void, a reference or move-only. The destructor
+ * detaches a task that was neither joined nor moved from: it goes on, and frees itself. An
+ * exception that can't reach a caller then is reported on stderr. The object must be destroyed
+ * before run() returns.
  */
 template <class T> class task {
     using result = detail::outcome<T>;
@@ -488,7 +493,7 @@ template <class T> class task {
     friend auto spawn(const task_options &, F &&) -> task<std::invoke_result_t<std::decay_t<F>>>;
     template <class F> friend auto spawn(F &&) -> task<std::invoke_result_t<std::decay_t<F>>>;
 
-    /* What it has left when it has ended. The object owns both. */
+    /* The remains of a task that has ended: the task and its storage. The object owns both. */
     class remains {
         aco_task_t *task_;
         void *storage_ = aco_i_storage(task_);
@@ -541,13 +546,13 @@ public:
     {
         return remains(await_end()).outcome().take();
     }
-    /* Each wait of it fails with ECANCELED from now on. */
+    /* Makes each wait of the task fail with ECANCELED from now on. */
     void cancel()
     {
         aco_task_cancel(valid("aco::task::cancel"));
     }
-    /* Lets it go on alone. What it returns is dropped; what it throws is told on stderr, but for
-     * ECANCELED. */
+    /* Lets the task go on alone. Its result is dropped; an exception other than ECANCELED is
+     * reported on stderr. */
     void detach() noexcept
     {
         if (task_ != nullptr) {
@@ -557,8 +562,8 @@ public:
             });
         }
     }
-    /* A task that calls `g` with what this one returns; it throws what this one does. If it can't
-     * be made, or copying `g` throws, this one remains to be joined. */
+    /* Starts a task that calls `g` with what this one returns, and throws what this one throws. If
+     * it can't be started, or copying `g` throws, this one remains to be joined. */
     template <class G> auto then(G &&g) &&
     {
         using C = detail::continuation<T, std::decay_t<G>>;
@@ -581,12 +586,12 @@ public:
     {
         return aco_i_has_ended(valid("aco::task::done")) != 0;
     }
-    /* A number that no other task of the process has or had. */
+    /* The id of the task, which no other task of the process has or had. */
     std::uint64_t id() const
     {
         return aco_task_id(valid("aco::task::id"));
     }
-    /* The name it was given, or else that of its callable's type; "" if that is a function. */
+    /* The name given to the task, or else that of its callable's type; "" if that is a function. */
     const char *name() const
     {
         return aco_task_name(valid("aco::task::name"));
@@ -596,7 +601,7 @@ public:
         return task_;
     }
 
-    /* Private: join(), but what it returns or throws is in the outcome. */
+    /* Private: like join(), but returns the outcome, which has the result or exception. */
     result end()
     {
         return std::move(remains(await_end()).outcome());
@@ -612,10 +617,10 @@ public:
 
 namespace detail {
 
-/* What task::then() spawns. */
+/* The callable that task::then() spawns. */
 template <class T, class G> struct continuation {
     G next;
-    task<T> first; /* moved here when nothing can fail any more */
+    task<T> first; /* moved here once nothing can fail */
 
     decltype(auto) operator()()
     {
@@ -628,7 +633,7 @@ template <class T, class G> struct continuation {
     }
 };
 
-/* The callable of a task that was just spawned, so has not begun. */
+/* The callable of a task that was just spawned and has not begun. */
 template <class F, class T> F &callable_of(const task<T> &made)
 {
     void *storage = aco_i_storage(made.handle());
@@ -716,7 +721,7 @@ auto within(std::chrono::duration<R, P> d, F &&f) -> std::invoke_result_t<F>
     return std::forward<F>(f)();
 }
 
-/* Calls `f()` with neither cancelling nor deadlines from outside of it, for cleaning up. */
+/* Calls `f()` without cancelling or deadlines from outside of it, for cleaning up. */
 template <class F> auto shielded(F &&f) -> std::invoke_result_t<F>
 {
     detail::scope scope(aco_i_enter_shielded());

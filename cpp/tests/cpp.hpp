@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the C++ tests of the runtime share. A check that fails ends the program. */
+/* Shared by the C++ tests of the runtime. A check that fails ends the program. */
 #ifndef CPP_HPP
 #define CPP_HPP
 
@@ -20,7 +20,8 @@
         }                                                                                          \
     } while (0)
 
-/* The statement must throw an E of which `test`, of the exception `e`, is true. */
+/* Checks that the statement throws an E for which `test`, an expression in the exception `e`, is
+ * true. */
 #define CHECK_THROWS(E, test, ...)                                                                 \
     do {                                                                                           \
         bool has_thrown = false;                                                                   \
@@ -34,7 +35,7 @@
     } while (0)
 #define CHECK_FAILS(error, ...) CHECK_THROWS(std::system_error, e.code() == (error), __VA_ARGS__)
 
-/* Counts those that live, and what was made of copies. */
+/* Counts the objects that are alive, and the copies. */
 struct counted {
     static inline int ct_alive = 0, ct_copies = 0;
     int value;
@@ -80,8 +81,8 @@ template <class F> struct at_unwinding {
     }
 };
 
-/* `wait` in a task must end when that is cancelled, and when a deadline passes: in ordinary code,
- * and while an exception is handled, or unwinds a frame. */
+/* Checks that `wait` ends when its task is cancelled, and when a deadline passes: in ordinary code,
+ * and while an exception is handled or unwinds a frame. */
 template <class F> void check_wait_ends(F wait)
 {
     auto ends = [&] {
@@ -113,7 +114,7 @@ struct test {
 #name, name                                                                                \
     }
 
-/* Runs all tests, or those named. */
+/* Runs all tests, or those that the arguments name. */
 template <std::size_t N> int run_tests(const test (&tests)[N], int argc, char **argv)
 {
     for (const test &t : tests) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What is left of aco.hpp without exceptions and RTTI; and without the runtime. */
+/* The parts of aco.hpp that work without exceptions and RTTI; and without the runtime. */
 #ifdef WITHOUT_RUNTIME
 #include "aco/generator.hpp"
 #else

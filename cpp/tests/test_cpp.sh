@@ -22,11 +22,12 @@ try() {
     local name=$1
     shift
     must "$*: $name.cc does not build" "$@" "${WARNINGS[@]}" "${INCLUDE[@]}" -pthread \
-        "runtime/tests/$name.cc" -Iruntime/tests "${OBJECTS[@]}" -o "$TMP/$name"
+        "cpp/tests/$name.cc" -Icpp/tests "${OBJECTS[@]}" -o "$TMP/$name"
     must "$*: $name fails" "${SANITIZED[@]}" "$TMP/$name"
 }
 
-# try_all CXX OPTION...: as C++17, and what needs C++20; with Boost.Asio where WITH_ASIO is set.
+# try_all CXX OPTION...: tries TESTS as C++17, and the test of C++20; that uses Boost.Asio if
+# WITH_ASIO is set.
 try_all() {
     local name asio=()
     for name in "${TESTS[@]}"; do
@@ -43,10 +44,10 @@ try_all() {
     echo "$*"
 }
 
-# Each header alone; and the whole in each dialect, and without what a compiler can leave out.
+# Each header compiles alone; the whole compiles in each dialect, and without exceptions and RTTI.
 check_headers() {
     local cxx=$1 header dialect
-    for header in runtime/aco/{coroutine,generator,task,group,sync,channel}.hpp; do
+    for header in cpp/aco/{coroutine,generator,task,group,sync,channel}.hpp; do
         echo "#include \"$header\"" >"$TMP/alone.cc"
         must "$cxx: $header alone" "$cxx" -std=c++17 -pedantic "${WARNINGS[@]}" "${INCLUDE[@]}" \
             -fsyntax-only "$TMP/alone.cc"
@@ -59,14 +60,14 @@ check_headers() {
     for dialect in c++17 c++20; do
         must "$cxx: aco.hpp without exceptions and RTTI" "$cxx" -std="$dialect" -fno-exceptions \
             -fno-rtti "${WARNINGS[@]}" "${INCLUDE[@]}" -fsyntax-only \
-            runtime/tests/no_exceptions.cc
+            cpp/tests/no_exceptions.cc
     done
     must_not "$cxx: aco.hpp compiles as C++14" "needs C\+\+17" "$cxx" -std=c++14 "${INCLUDE[@]}" \
         -fsyntax-only -include aco.hpp -x c++ /dev/null
     echo "$cxx: headers"
 }
 
-# check_death WHAT ARGUMENT MESSAGE: of the program without exceptions.
+# check_death WHAT ARGUMENT MESSAGE: the program without exceptions aborts with a message.
 check_death() {
     run_to_death "$TMP/without" "$2"
     [[ $STATUS -eq 134 ]] || fail "$1 ends in $STATUS"
@@ -77,7 +78,7 @@ check_death() {
 check_without() {
     local cxx=$1
     must "$cxx: a program without exceptions" "$cxx" -std=c++17 -O1 -fno-exceptions -fno-rtti \
-        "${INCLUDE[@]}" -pthread runtime/tests/no_exceptions.cc "${OBJECTS[@]}" -o "$TMP/without"
+        "${INCLUDE[@]}" -pthread cpp/tests/no_exceptions.cc "${OBJECTS[@]}" -o "$TMP/without"
     must "$cxx: a program without exceptions fails" "$TMP/without"
     check_death "$cxx: without exceptions, a wait that fails" fails \
         'aco: aco::sleep_for: .*use the calls of aco_runtime.h'
@@ -89,11 +90,11 @@ check_without() {
         'aco: aco::generator: it runs, or waits for one that it resumed'
     use_library aco "${compiler[@]}" -O2
     must "$cxx: a generator needs the runtime" "$cxx" -std=c++17 -DWITHOUT_RUNTIME "${INCLUDE[@]}" \
-        -Iruntime runtime/tests/no_exceptions.cc "${OBJECTS[@]}" -o "$TMP/without"
+        -Icpp cpp/tests/no_exceptions.cc "${OBJECTS[@]}" -o "$TMP/without"
     must "$cxx: a generator without the runtime fails" "$TMP/without"
 }
 
-# The time of the processor for a file that only includes the header, the best of three.
+# The processor time to compile a file that only includes the header, the best of three.
 check_time() {
     local cxx=$1 best=999 seconds TIMEFORMAT='%U'
     echo '#include "aco.hpp"' >"$TMP/empty.cc"
@@ -134,7 +135,7 @@ check_others() {
     check_i386 clang++
 }
 
-# clang, and the newest one there is.
+# clang, and its newest version here.
 check_clang() {
     local newest
     find_compilers clang++

@@ -71,7 +71,7 @@ void stackless_coroutines_wait_for_time_and_each_other()
         {
             auto dropped = chain(1);
         }
-        [[maybe_unused]] auto kept = chain(1); /* run() waits for it; it is dropped before */
+        [[maybe_unused]] auto kept = chain(1); /* dropped before its end, for which run() waits */
     });
 }
 
@@ -207,7 +207,7 @@ void stackless_coroutines_wait_for_descriptors()
     });
 }
 
-/* An awaitable of nobody here: resumed by a thread of its own. */
+/* An awaitable that knows nothing of aco: a thread of its own resumes it. */
 struct by_thread {
     int value;
     bool await_ready() const
@@ -292,7 +292,7 @@ void tasks_call_asio()
         asio::steady_timer timer(io, 24h);
         auto waits = spawn([&] { timer.async_wait(aco::use_task); });
         let_others_wait();
-        waits.cancel(); /* does not end it, cancelling the timer does */
+        waits.cancel(); /* does not end the wait; cancelling the timer does */
         let_others_wait();
         CHECK(!waits.done());
         asio::post(io, [&] { timer.cancel(); });

@@ -158,7 +158,7 @@ void runs_only_as_far_as_wanted()
     CHECK(made == 1 && *i == 1);
     ++i;
     CHECK(made == 2 && *i == 2 && i != lazy.end());
-    CHECK(*lazy.begin() == 2); /* where it is */
+    CHECK(*lazy.begin() == 2); /* at the present value */
 }
 
 void yields_move_only_values_without_copies()
@@ -308,7 +308,7 @@ generator<int> chain(int depth)
     });
 }
 
-/* So deep that it doesn't fit on one stack. */
+/* Nests generators too deep for one stack. */
 void nests_deeper_than_a_stack()
 {
     const int depth = 5000;

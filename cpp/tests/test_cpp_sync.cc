@@ -79,7 +79,8 @@ void mutex_works_with_the_locks_of_the_standard()
     });
 }
 
-/* Each holds one while it tries the others, in an order of its own, and backs off. */
+/* Each task locks several, in an order of its own: it holds one, tries the others, and backs
+ * off. */
 template <class M> void lock_several()
 {
     M a, b, c;
@@ -209,7 +210,7 @@ void condition_variable_wakes()
     });
 }
 
-/* What can be waited for outside of tasks, too, keeps its time there. */
+/* Waits that are possible outside of tasks keep their time limit there, too. */
 void threads_wait_for_a_time()
 {
     aco::mutex m;
@@ -225,7 +226,7 @@ void threads_wait_for_a_time()
         s.release();
         CHECK(m.try_lock_for(for_ever));
         m.unlock();
-        s.acquire(); /* has no time any more */
+        s.acquire(); /* has no time limit any more */
         std::lock_guard<aco::mutex> guard(m);
         c.notify_one();
     });
@@ -368,7 +369,7 @@ void channel_moves_values_and_gives_back_what_it_could_not_send()
     });
 }
 
-/* Can be made and moved, and no more; it throws when it is to be moved. */
+/* Can be made and moved, but not assigned. A move throws unless `may_move`. */
 struct stubborn {
     int value;
     static inline bool may_move = true;

@@ -72,7 +72,7 @@ void tasks_pass_values_and_exceptions_by_join()
     CHECK(aco::this_task_id() == 0);
 }
 
-/* Runs `f` as the first task of a child. Returns what that writes to stderr, and its status. */
+/* Runs `f` as the first task of a child. Returns the child's stderr and its status. */
 template <class F> std::pair<std::string, int> said_by(F &&f)
 {
     int fds[2], status;
@@ -98,7 +98,7 @@ void an_exception_that_nobody_can_get_is_told()
     auto throws_instead = []() -> large { throw 1; };
     auto tells = [](const char *what, auto f) {
         auto [said, status] = said_by(f);
-        return said.find("aco: an exception leaves a task that nobody joins") == 0 &&
+        return said.find("aco: an exception leaves a task that is never joined") == 0 &&
                said.find(what) != said.npos && status == 0;
     };
     CHECK(tells(": lost: ", [&] { spawn(throws).detach(); }));
@@ -158,7 +158,7 @@ void objects_of_tasks_live_as_long_as_they_must()
     });
 }
 
-/* Throws when it is copied or moved for the n-th time, and before that counts. */
+/* Counts its copies and moves down, and throws at the n-th. */
 struct fragile {
     int *left;
     counted object;
@@ -242,7 +242,7 @@ void what_copies_throw_reaches_the_caller()
     });
 }
 
-/* gcc tells the function around it; clang, the place. */
+/* gcc names the function around a lambda; clang, the place. */
 bool names_lambda(const std::string &name)
 {
     const std::string lambda = "<lambda()>", file = "test_cpp_tasks.cc:";
@@ -274,7 +274,7 @@ void tasks_have_ids_names_options()
     });
 }
 
-/* Whether the list of tasks has one of such a name. */
+/* Whether the list of tasks has a task of this name. */
 bool lists(const std::string &name)
 {
     char *text = nullptr;
@@ -387,7 +387,7 @@ void small_callables_allocate_nothing()
             CHECK(t.join() == i + 27);
         }
         CHECK(ct_allocations == before);
-        /* The most that fits, and more. */
+        /* The largest callables that fit, and larger ones. */
         std::array<void *, 8> eight{};
         std::array<void *, 9> nine{};
         spawn([eight] { return std::array<void *, 6>{eight[0]}; }).join();
@@ -399,7 +399,7 @@ void small_callables_allocate_nothing()
     });
 }
 
-/* A task gets the stack of one that has ended, but nothing else of it. */
+/* A task gets the stack of a task that has ended, but nothing else of it. */
 void a_task_begins_as_if_it_were_the_first()
 {
     aco::run([] {
@@ -608,7 +608,7 @@ void groups_end_together()
             g.spawn([] { aco::sleep_for(for_ever); });
             g.cancel();
             CHECK_FAILS(std::errc::operation_canceled, g.spawn([c = counted()] {}));
-            g.join(); /* that they were cancelled is no failure */
+            g.join(); /* the cancellation of its tasks is no failure */
         }
     });
 }
@@ -648,8 +648,8 @@ void an_exception_in_a_group_cancels_it_and_leaves_join()
     });
 }
 
-/* A coroutine that was suspended in a destructor, while an exception passes, is no exception of
- * who resumes it. */
+/* An exception that passes a coroutine, which is suspended in a destructor, is none of its
+ * resumer. */
 void groups_know_what_passes_them()
 {
     aco::run([] {

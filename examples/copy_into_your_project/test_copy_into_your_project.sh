@@ -41,7 +41,7 @@ for compiler in "${FOUND[@]}"; do
     done
 done
 
-# What is not configured as the rest does not link.
+# An object that is configured in another way does not link.
 cp -r "$TMP/project" "$TMP/mixed"
 rm "$TMP/mixed/hello" "$TMP/mixed/hello.o"
 must_not "a mixed configuration links" "undefined reference" \

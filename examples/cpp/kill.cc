@@ -15,7 +15,7 @@
 
 namespace {
 
-/* What leaves a task that was killed. */
+/* The exception that leaves a task that was killed. */
 struct killed : std::runtime_error {
     int code;
     killed(int c, const std::string &reason) : runtime_error(reason), code(c)

@@ -15,7 +15,7 @@
 
 namespace {
 
-/* A task leaves the map when it ends. What it throws is dropped. */
+/* A task leaves the map when it ends. An exception that it throws is dropped. */
 class manager {
     aco::mutex mutex_;
     aco::condition_variable left_;

@@ -51,7 +51,7 @@ check_measured() {
 
 programs=$(awk '/^```/ { is_program = $0 == "```cpp"; next } is_program' docs/cpp.md)
 ct_names=0
-for name in $(names runtime/aco/*.hpp); do
+for name in $(names cpp/aco/*.hpp); do
     grep -qE "aco::(co::)?$name\\b" <<<"$programs" ||
         fail "no program of docs/cpp.md uses aco::$name"
     ct_names=$((ct_names + 1))
@@ -59,7 +59,7 @@ done
 for name in join cancel "then" id send recv close resume "done"; do
     grep -qE "[.]$name\(" <<<"$programs" || fail "no program of docs/cpp.md calls .$name()"
 done
-((ct_names > 30)) || fail "$ct_names names were found in runtime/aco"
+((ct_names > 30)) || fail "$ct_names names were found in cpp/aco"
 echo "$ct_names names are in docs/cpp.md"
 
 for example in examples/cpp/*.cc; do

@@ -15,7 +15,7 @@ need pkg-config:pkg-config
 PROGRAM='' PORT='' WHAT='' RUN_BY=() NAMES=()
 trap '[[ -z $PROGRAM ]] || kill "$PROGRAM" 2>/dev/null || true; rm -rf "$TMP"' EXIT
 
-# flags NAME OPTION: what pkg-config tells of the library that the example names.
+# flags NAME OPTION: pkg-config's options for the library that the example names.
 flags() {
     pkg-config "$2" "$(sed -n 's,^// libraries: ,,p' "$FOLDER/$1.c")"
 }
@@ -25,7 +25,7 @@ build() {
     local name source objects=() options libraries
     local command=("$@" -std=gnu99 -g "${C_WARNINGS[@]}" -I. -Iruntime -Iextra/stack_pool -pthread)
     WHAT=$*
-    for source in runtime/*.c extra/stack_pool/aco_stack_pool.c aco.c acosw.S; do
+    for source in runtime/*/*.c extra/stack_pool/aco_stack_pool.c aco.c acosw.S; do
         objects+=("$TMP/${source##*/}.o")
         must "$WHAT: $source does not compile" "${command[@]}" -c "$source" -o "${objects[-1]}"
     done
@@ -138,7 +138,7 @@ check_slow_client() {
     exec 3>&- 4>&-
 }
 
-# -h tells the usage; what is wrong brings it, too, and fails.
+# -h prints the usage; wrong arguments print it, too, and fail.
 check_usage() {
     must "$1 -h fails" "$TMP/$1" -h
     grep -q "^usage: $1 " "$TMP/said" || fail "$1 -h does not tell its usage"

@@ -94,7 +94,7 @@ static void stop_query(PGcancel *cancel)
     }
 }
 
-/* Gives the connection up if it was not the server that told of a failure: it may be busy still. A
+/* Gives the connection up unless the server itself reported the failure: it may be busy still. A
  * query is never repeated: it may have been done before the connection was lost. */
 static PGresult *run_query(PGconn **connection, const char *query)
 {

@@ -12,11 +12,11 @@
 . tests/harness.sh
 
 FOLDER=examples/hooks
-[[ -f $FOLDER/pg_many.c && -d runtime/hooks ]] || skip "there is no $FOLDER"
+[[ -f $FOLDER/pg_many.c && -d hooks ]] || skip "there is no $FOLDER"
 need_libraries
 [[ -f "$OUTPUT/libaco_hooks.a" ]] || skip "there is no libaco_hooks.a"
-# shellcheck source=runtime/hooks/tests/real/servers.sh
-. runtime/hooks/tests/real/servers.sh
+# shellcheck source=hooks/tests/real/servers.sh
+. hooks/tests/real/servers.sh
 
 read -ra compiler <<<"$CC"
 readonly BUILD=("${compiler[@]}" -std=gnu99 -O2 "${C_WARNINGS[@]}" -I. -Iruntime
@@ -39,7 +39,7 @@ demand() {
     grep -qE -e "$1" "$TMP/said" || fail "no line is '$1': $(head -n 40 "$TMP/said")"
 }
 
-# -h tells the usage; what is wrong brings it, too, and fails.
+# -h prints the usage; wrong arguments print it, too, and fail.
 check_usage() {
     must "$1 -h fails" "$TMP/$1" -h
     demand "^usage: $1 "
@@ -94,8 +94,8 @@ check_redis_pipeline() {
 
 # ==== A pool of workers ===========================================================================
 
-# pool OPTION...: pg_pool, with queries from its input; results are in $TMP/results, and what it
-# tells beside them in $TMP/said.
+# pool OPTION...: pg_pool, with queries from its input; results are in $TMP/results, and messages in
+# $TMP/said.
 pool() {
     timeout 100 "$TMP/pg_pool" "$@" "$SERVER_OPTIONS" >"$TMP/results" 2>"$TMP/said"
 }
@@ -240,7 +240,7 @@ command_tls_echo() {
 }
 is_ready_tls_echo() { :; }
 
-# What tls_clients.py does: 200 clients at a time, and others that are not as they should be.
+# Runs tls_clients.py: 200 clients at a time, and others that break the protocol.
 check_tls_echo() {
     start_server tls_echo
     echo hello | must "s_client fails" timeout 20 openssl s_client -connect "127.0.0.1:$PORT" \

@@ -52,8 +52,8 @@ static int await_input(SSL *ssl)
     return is_here;
 }
 
-/* Returns 0 at the end of what the client sends, or at a failure. What it has begun to read is
- * echoed, even if the server is about to end. */
+/* Returns 0 when the client has sent its last byte, or at a failure. A message that it has begun to
+ * read is echoed, even if the server is about to end. */
 static int echo(SSL *ssl)
 {
     char bytes[4096];
@@ -132,7 +132,7 @@ static int accept_one(int listener, aco_group_t *clients)
     return aco_sleep(PAUSE) == 0;
 }
 
-/* To cancel it cancels the clients, too: they are in a group that it has made. */
+/* Cancelling it cancels the clients, too: they are in a group that it has made. */
 static void *accept_all(void *address)
 {
     int listener = aco_listen("tcp", (const char *)address);

@@ -1,9 +1,9 @@
-// chat.c shows a chat server: a broadcast is the room, and slow clients delay nobody.
+// chat.c shows a chat server: a broadcast is the room, and slow clients delay no other.
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Each client is a task, which reads its lines and sends them to the room, and another one, which
  * writes those of the others to it. The room keeps the last lines; a client that is slower than
- * that is told how many it has missed.
+ * that learns how many it has missed.
  */
 #include "aco_runtime.h"
 

@@ -3,8 +3,8 @@
 #
 # The examples of the runtime do as they say: the servers serve 10,000 connections with every byte
 # verified, on stacks of each kind and on several threads; the proxy, the chat, the web servers and
-# the downloads pass on what they get, and what goes wrong is said. Servers keep their limits, and
-# end gracefully.
+# the downloads pass on what they get, and report failures. Servers keep their limits, and end
+# gracefully.
 #
 # parts: native others sanitized
 # seconds: 30 25 30
@@ -35,8 +35,8 @@ build() {
     done
 }
 
-# start PROGRAM ARGUMENT...: a server, when it listens; ADDRESS among the arguments is where, which
-# is then in ADDRESS. What it says is in $TMP/PROGRAM.said.
+# start PROGRAM ARGUMENT...: starts a server, and returns when it listens; ADDRESS among the
+# arguments stands for its address, which is then in ADDRESS. Its output is in $TMP/PROGRAM.said.
 start() {
     local server port arguments=("${@:2}")
     for _ in {1..20}; do
@@ -308,7 +308,7 @@ check_chat() {
     [[ ! -s $TMP/chat.said ]] || fail "$WHAT: chat says: $(<"$TMP/chat.said")"
 }
 
-# A client that reads nothing delays nobody, and is told what it has missed.
+# A client that reads nothing delays no other, and learns what it has missed.
 check_slow_client() {
     local reader writer i
     start chat ADDRESS
@@ -489,8 +489,9 @@ check_requests() {
     answers '200' "GET / HTTP/1.0\r\n\r\n$get\r\n"
     answers '200 200' "GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\nGET / HTTP/1.0\r\n\r\n"
     answers '200 400' "$get\r\n/\r\n\r\n$get\r\n" # after which nothing is answered
-    for text in '\0\r\n' 'GET /\r\n' 'GET  / HTTP/1.1\r\n' 'GET / http/1.1\r\n' 'GET / HTTP/11\r\n' \
-        'GET / HTTP/1.10\r\n' 'GET x HTTP/1.1\r\n' 'GET /\t HTTP/1.1\r\n' 'GET / HTTP/1.1\n' \
+    for text in '\0\r\n' 'GET /\r\n' 'GET  / HTTP/1.1\r\n' 'GET / http/1.1\r\n' \
+        'GET / HTTP/11\r\n' 'GET / HTTP/1.10\r\n' \
+        'GET x HTTP/1.1\r\n' 'GET /\t HTTP/1.1\r\n' 'GET / HTTP/1.1\n' \
         'GET / HTTP/1.1\r\r\n' "${get/Host/Hosts}\r\n" "${get}Host: b\r\n\r\n" "${get}a : b\r\n" \
         "$get folded\r\n" "${get}a\r\n" "${get}: a\r\n" "${get}a: \001\r\n" "${get}a: \0\r\n" \
         "${get}a: b\n" "${get}a: b\rc\r\n" 'GET /\177 HTTP/1.1\r\n' 'G@T / HTTP/1.1\r\n'; do
@@ -569,7 +570,7 @@ check_curl() {
     done
 }
 
-# What has begun is answered after SIGTERM; what has not, is not.
+# A request that has begun is answered after SIGTERM; a later one is not.
 check_http_end() {
     start http_server -i 100 -r 100 ADDRESS
     connect 3
@@ -630,7 +631,7 @@ check_outputs() {
     diff <(printf 'tea\negg\n') "$TMP/said" || fail "$WHAT: embed prints something else of a file"
 }
 
-# -h tells the usage; what is wrong brings it, too, and fails.
+# -h prints the usage; wrong arguments print it, too, and fail.
 check_usage() {
     local source name
     for source in "$FOLDER"/*.c; do

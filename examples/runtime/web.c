@@ -65,7 +65,7 @@ static void print_page(FILE *stream)
     fputs("</pre>\n", stream);
 }
 
-/* What a function prints. */
+/* Sends the page that print() writes. */
 static void send_printed(int fd, void (*print)(FILE *), const char *type)
 {
     char *page = NULL;

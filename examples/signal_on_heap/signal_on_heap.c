@@ -3,8 +3,8 @@
 /*
  * A switch must not move SP to what is no stack, not even for an instruction. Two coroutines
  * switch back and forth under the trap flag: by faulty_switch(), without a signal and with one
- * before every instruction, and by acosw() with signals. Ends with 0 if the first is caught and seen
- * to do harm, and the last is not. Relies on tests/single_step.c.
+ * before every instruction, and by acosw() with signals. Ends with 0 if the first is caught and
+ * seen to do harm, and the last is not. Relies on tests/single_step.c.
  */
 #include "aco.h"
 #include "faulty_switch.h"
@@ -16,7 +16,7 @@
 #define USUAL_X87 0x37fu
 #define ROUNDS 2 /* the first starts the coroutine, the second continues it */
 
-/* What a program might keep of a coroutine in one block on the heap. */
+/* A coroutine as a program might keep it, in one block on the heap. */
 typedef struct {
     char buffer[BUFFER_SZ];
     context_t context;
@@ -70,7 +70,7 @@ static void prepare(object_t *object, char *stack)
     program.co_side.entry = (const void *)(uintptr_t)switches_back_for_ever;
 }
 
-/* Tells which bytes of a buffer are no longer what they were. */
+/* Prints which bytes of a buffer have changed. */
 static unsigned print_harm(const char *name, const object_t *object)
 {
     const char *buffer = object->buffer;

@@ -23,20 +23,10 @@ static void check(int holds, const aco_t *co, const char *rule_and_remedy)
     }
 }
 
-/* The exceptions that a thread is handling, in libstdc++ and libc++abi. The function is NULL in a
- * program without C++. */
-typedef struct {
-    void *caught;
-    unsigned ct_uncaught;
-#ifdef ACO_ARCH_ARM
-    void *propagating; /* those whose cleanups run; at most one is not from C++ */
-#endif
-} handling_t;
-handling_t *__cxa_get_globals(void) __attribute__((weak));
-
-static handling_t *get_handling(void)
+/* The exceptions that this thread is handling; NULL in a program without C++. */
+static aco_i_exceptions_t *get_handling(void)
 {
-    return __cxa_get_globals != NULL ? __cxa_get_globals() : NULL;
+    return aco_i_exceptions != NULL ? aco_i_exceptions() : NULL;
 }
 
 /* ct_uncaught of this thread when the coroutine that is unwinding was continued. */
@@ -60,7 +50,7 @@ typedef struct thrown_s {
     exception_t exception;
 #ifdef ACO_ARCH_ARM
     const aco_t *co;
-    void *propagating;     /* that of the thread during the cleanup that started last */
+    void *propagating;     /* the thread's, during the cleanup that started last */
     struct thrown_s *next; /* the next older one of the thread */
 #endif
 } thrown_t;
@@ -88,12 +78,12 @@ static void leave(thrown_t *thrown)
 
 /* When a cleanup of C++ ends, it finds its exception by what propagates in the thread. If the
  * cleanup yields, others change that meanwhile. The unwinder sets it before each cleanup. */
-static void keep_propagating(const handling_t *handling, thrown_t *thrown)
+static void keep_propagating(const aco_i_exceptions_t *handling, thrown_t *thrown)
 {
     thrown->propagating = handling->propagating;
 }
 
-static void take_propagating(handling_t *handling, const aco_t *co)
+static void take_propagating(aco_i_exceptions_t *handling, const aco_t *co)
 {
     const thrown_t *thrown = newest;
     while (thrown != NULL && thrown->co != co) {
@@ -130,7 +120,7 @@ static _Unwind_Reason_Code end_after_last_frame(int version, _Unwind_Action acti
 {
     aco_t *co = (aco_t *)arg;
     thrown_t *thrown = (thrown_t *)(void *)((char *)exception - offsetof(thrown_t, exception));
-    handling_t *handling = get_handling();
+    aco_i_exceptions_t *handling = get_handling();
     (void)version;
     (void)exception_class;
     if (handling != NULL) {
@@ -171,7 +161,7 @@ void __asan_handle_no_return(void);
 static void unwind(aco_t *co)
 {
     int is_begun = cancelled != co;
-    handling_t *handling = get_handling();
+    aco_i_exceptions_t *handling = get_handling();
     cancelled = NULL;
     co->wakes = UNWINDS;
     ct_uncaught_before = handling != NULL ? handling->ct_uncaught : 0;
@@ -192,11 +182,11 @@ static void unwind(aco_t *co)
  * that the caller is handling. */
 static void resume_without_exceptions(aco_t *co)
 {
-    handling_t *handling = get_handling();
+    aco_i_exceptions_t *handling = get_handling();
     if (handling == NULL) {
         aco_resume(co);
     } else {
-        handling_t mine = *handling;
+        aco_i_exceptions_t mine = *handling;
         unsigned mine_before = ct_uncaught_before;
         memset(handling, 0, sizeof(*handling));
         aco_resume(co);

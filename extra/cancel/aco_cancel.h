@@ -43,8 +43,8 @@ extern "C" {
  * caller that is handling exceptions continues `co` by aco_cancel() or aco_exceptions_resume(). A
  * coroutine that yields inside a catch block does so by aco_exceptions_yield().
  *
- * On arm, C++ stores per thread which exception runs a destructor. So there a coroutine that is
- * suspended half unwound stays on its thread, and is continued only by aco_cancel() or
+ * On arm, C++ stores per thread which exception runs a destructor. A coroutine that is suspended
+ * half unwound therefore stays on its thread there, and is continued only by aco_cancel() or
  * aco_exceptions_resume(). Its cleanups resume others by these too, and don't call aco_yield_to().
  *
  * Cost: none until it is called, as the switch tests one byte anyway. A call takes an allocation, a

@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Implements aco_exceptions.h. C++ runtimes store the exceptions of a thread in two words, on arm
- * in three, whose address __cxa_get_globals() returns (Itanium C++ ABI, 2.2.2; Exception Handling
- * ABI for the Arm Architecture, 8.2).
+ * Implements aco_exceptions.h: copies what aco_i_exceptions() of aco.h points to, if anything.
  */
 #include "aco_exceptions.h"
-
-/* NULL in a program without C++. */
-aco_exceptions_t *__cxa_get_globals(void) __attribute__((weak));
 
 void aco_exceptions_leave(aco_exceptions_t *mine)
 {
     memset(mine, 0, sizeof(*mine));
-    if (__cxa_get_globals != NULL) {
-        aco_exceptions_t *current = __cxa_get_globals(), none = *mine;
+    if (aco_i_exceptions != NULL) {
+        aco_exceptions_t *current = aco_i_exceptions(), none = *mine;
         *mine = *current;
         *current = none;
     }
@@ -21,19 +16,19 @@ void aco_exceptions_leave(aco_exceptions_t *mine)
 
 void aco_exceptions_enter(const aco_exceptions_t *mine)
 {
-    if (__cxa_get_globals != NULL) {
-        *__cxa_get_globals() = *mine;
+    if (aco_i_exceptions != NULL) {
+        *aco_i_exceptions() = *mine;
     }
 }
 
-/* For the inline calls, which return or, if the caller is cancelled, are unwound. Then this is the
- * first cleanup, and what propagates is the cancellation. */
+/* The inline calls end in it, when they return or are unwound because the caller is cancelled. Then
+ * it is the first cleanup, and the cancellation propagates. */
 void aco_i_exceptions_return(const aco_exceptions_t *mine)
 {
 #ifdef ACO_ARCH_ARM
-    if (__cxa_get_globals != NULL && mine->propagating == NULL) {
+    if (aco_i_exceptions != NULL && mine->propagating == NULL) {
         aco_exceptions_t with_cancellation = *mine;
-        with_cancellation.propagating = __cxa_get_globals()->propagating;
+        with_cancellation.propagating = aco_i_exceptions()->propagating;
         aco_exceptions_enter(&with_cancellation);
         return;
     }

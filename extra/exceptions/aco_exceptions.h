@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Exceptions across yields: C++ stores per thread which exceptions are being handled and how many
- * are uncaught. So a coroutine that yields inside a catch block, or in a destructor that runs
- * because of an exception, would mix its own with those of others. These calls let them travel with
- * it. Optional: the rest of aco does not depend on it, and programs that don't call it pay nothing.
+ * are uncaught. A coroutine that yields inside a catch block, or in a destructor that runs because
+ * of an exception, would mix its own with those of others. These calls let them travel with it.
+ * Optional: the rest of aco does not depend on it, and programs that don't call it pay nothing.
  * Relies on aco.h and on the C++ ABI as libstdc++ and libc++abi implement it; without either, the
  * calls do no more than the plain ones. C code called from C++ may use them if it is compiled with
  * -fexceptions.
@@ -18,18 +18,12 @@ extern "C" {
 #endif
 
 /* The exceptions that a thread, or a coroutine, is handling. */
-typedef struct {
-    void *caught;         /* the innermost, which leads to the others */
-    unsigned ct_uncaught; /* as in std::uncaught_exceptions() */
-#ifdef ACO_ARCH_ARM
-    void *propagating; /* the innermost of those whose destructors run, which leads to the others */
-#endif
-} aco_exceptions_t;
+typedef aco_i_exceptions_t aco_exceptions_t;
 
 /*
  * aco_exceptions_leave() moves the calling thread's exceptions to `*mine`; then it has none.
- * aco_exceptions_enter() replaces them by those of `*mine`. For use around other calls that switch
- * than the ones below, such as aco_yield_to(). Cost: a few ns.
+ * aco_exceptions_enter() replaces them by those of `*mine`. They belong around other calls that
+ * switch than the ones below, such as aco_yield_to(). Cost: a few ns.
  */
 void aco_exceptions_leave(aco_exceptions_t *mine);
 void aco_exceptions_enter(const aco_exceptions_t *mine);
@@ -48,8 +42,8 @@ static inline void aco_exceptions_yield(void);
 /* ==== Inline ================================================================================= */
 
 /* Inline, as the switch is: the saved exceptions lie in the caller's frame, and travel with it. A
- * cleanup restores them, since a cancelled aco_yield() does not return. So this is compiled with
- * the options of the program, and the library contains none of it. */
+ * cleanup restores them, since a cancelled aco_yield() does not return. The options of the program
+ * thus apply, and the library contains none of it. */
 #define ACO_EXCEPTIONS_KEPT __attribute__((cleanup(aco_i_exceptions_return))) aco_exceptions_t
 void aco_i_exceptions_return(const aco_exceptions_t *mine);
 

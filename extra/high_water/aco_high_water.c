@@ -7,7 +7,7 @@
  * would seem touched. A touched page may hold zeros only: it was read, or is part of a huge page.
  */
 
-/* For mincore() and pread() in strict dialects. */
+/* Declares mincore() and pread() in strict dialects too. */
 #ifndef _DEFAULT_SOURCE
 #define _DEFAULT_SOURCE
 #endif

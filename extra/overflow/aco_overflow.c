@@ -8,7 +8,7 @@
  * fault may leave by siglongjmp().
  */
 
-/* For the registers in a ucontext_t, and for MINSIGSTKSZ of the running system. */
+/* Declares the registers in a ucontext_t, and MINSIGSTKSZ of the running system. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -30,11 +30,11 @@
 #define ALTERNATE_STACK_SZ ((size_t)64 << 10) /* bytes: for a report, or another handler */
 #define LINE_SZ 320u                          /* bytes; the longest line of a report */
 #define FAILURE_SZ 160u                       /* bytes; of the message for a failed call */
-#define SHOWN_FRAMES 32                       /* of the faulting coroutine */
+#define SHOWN_FRAMES 32                       /* frames of the faulting coroutine, at most */
 #define HANDLER_FRAMES 8                      /* from backtrace() to the fault, at most */
 
-/* The runtime's report, if the program has a runtime: of an overflow in one of its tasks, which it
- * names. Whether it was that. */
+/* Reports an overflow in a task of the runtime, and names the task; NULL in a program without one.
+ * Returns whether the fault was such an overflow. */
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -272,7 +272,7 @@ static void demand_no_error(int error, const char *function)
     demand(error == 0, function);
 }
 
-/* At the end of a thread. */
+/* Called at the end of a thread. */
 static void free_alternate_stack(void *mapping)
 {
     stack_t current;
@@ -328,7 +328,7 @@ static void install_for_process(void)
 void aco_install_overflow_handler(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    /* In a library loaded by dlopen(), the first access to a thread-local may allocate: do it
+    /* The first access to a thread-local may allocate in a library loaded by dlopen(): do it
      * here. */
     aco_t *volatile first_use = aco_gtls_co;
     (void)first_use;

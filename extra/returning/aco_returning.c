@@ -4,7 +4,7 @@
  */
 #include "aco_returning.h"
 
-/* Not inlined: the registers that the switch makes its function save take no stack while `fp`
+/* It is not inlined: the registers that the switch makes its function save take no stack while `fp`
  * runs. */
 static ACO_NORETURN __attribute__((noinline)) void end(void)
 {

@@ -15,7 +15,7 @@
  *                      | guard                    |  none with ACO_STACK_POOL_NO_GUARD
  *             slot ->  +--------------------------+
  *
- * So a guard lies between each stack and what is below it, the array of `co_t` included.
+ * A guard thus lies between each stack and what is below it, the array of `co_t` included.
  *
  * Slots are prepared in the order of addresses. A prepared slot is in use, warm or cold; warm and
  * cold ones are idle. The memory of a cold one was given back, including its struct; its guard
@@ -29,7 +29,7 @@
  *   P4  for a warm stack and one in use, head->co is the co_t with the index of its slot
  */
 
-/* For MAP_ANONYMOUS and similar in strict dialects. */
+/* Declares MAP_ANONYMOUS and similar in strict dialects too. */
 #ifndef _DEFAULT_SOURCE
 #define _DEFAULT_SOURCE
 #endif
@@ -64,7 +64,7 @@
 
 #define ROUND_UP(n, multiple) (((n) + (multiple)-1) / (multiple) * (multiple))
 
-/* Where aco_stack_pool_create_co() makes an aco_t: in whole cache lines, so that a resume touches
+/* The place of an aco_t of aco_stack_pool_create_co(): whole cache lines, so that a resume touches
  * only one of them. */
 typedef union {
     aco_t co;
@@ -88,7 +88,7 @@ typedef struct {
     char *slots;
     size_t first_colour;
     size_t ct;          /* slots */
-    size_t prepared_ct; /* of these, from the lowest on */
+    size_t prepared_ct; /* prepared slots, from the lowest on */
     size_t prepared_sz; /* their bytes */
 } slab_t;
 
@@ -139,7 +139,7 @@ static void *refuse(const char **why, const char *reason_and_remedy)
     return NULL;
 }
 
-/* Moves an array of `sz` bytes, if any, to a larger block. Without memory, it stays. */
+/* Moves an array of `sz` bytes, if any, to a larger block; it stays if there is no memory. */
 static void *enlarge(void *array, size_t sz, size_t new_sz, const char **why)
 {
     void *block = aco_i_allocate(new_sz);
@@ -243,7 +243,7 @@ static int map_slab(const aco_stack_pool_t *pool, slab_t *slab, size_t ct)
         return 0;
     }
 #ifdef MADV_NOHUGEPAGE
-    /* With huge pages, small stacks would take 2 MiB. Not all kernels take MAP_STACK for this. */
+    /* Huge pages would make small stacks take 2 MiB. Not all kernels take MAP_STACK for this. */
     (void)madvise(mapping, sz, MADV_NOHUGEPAGE);
 #endif
     memset(slab, 0, sizeof(*slab));
@@ -375,9 +375,9 @@ static void begin_period(aco_stack_pool_t *pool, size_t surplus_ct)
     pool->ct_put += pool->until_upkeep;
 }
 
-/* At the end of a period, half of the warm stacks that were idle throughout, less the reserve, are
- * surplus. From then on each put gives one of them back. To give one back and take it again costs
- * some 3000 ns: with the length of a period, less than 100 ns a put. */
+/* Half of the warm stacks that were idle throughout a period, less the reserve, are surplus at its
+ * end. Each put from then on gives one of them back. Giving one back and taking it again costs some
+ * 3000 ns: with the length of a period, less than 100 ns a put. */
 static __attribute__((noinline)) void keep_up(aco_stack_pool_t *pool)
 {
     pool->most_in_use = most_in_use(pool);
@@ -511,7 +511,7 @@ static int provide(aco_stack_pool_t *pool, const char **why)
     return 1;
 }
 
-/* For shared pools, and when no warm stack is idle. */
+/* Serves shared pools, and others when no warm stack is idle. */
 static __attribute__((noinline)) aco_share_stack_t *take_slowly(aco_stack_pool_t *pool,
                                                                 const char *call)
 {
@@ -526,7 +526,7 @@ static __attribute__((noinline)) aco_share_stack_t *take_slowly(aco_stack_pool_t
     return s;
 }
 
-/* If there is no stack, fails in the name of `call`, or returns NULL if that is NULL. */
+/* Fails in the name of `call` if there is no stack, or returns NULL if that is NULL. */
 static inline aco_share_stack_t *take(aco_stack_pool_t *pool, const char *call)
 {
     if (aco_likely(!pool->is_shared && pool->idle_ct > pool->cold_ct)) {

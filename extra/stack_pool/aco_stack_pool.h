@@ -42,10 +42,10 @@ extern "C" {
  *   Colours    The tops of successive stacks differ by a few cache lines. At equal offsets in
  *              their pages, all suspended frames would compete for a few sets of each cache.
  *   Order      The stack that was put back last is given out first.
- *   Idleness   A period is 1024 puts plus 16 for each stack. At its end, of the stacks that were
- *              idle throughout, half of those above 64 are chosen. Each put from then on gives the
- *              memory of one back to the system, the one longest idle first. So a load with bursts
- *              keeps its stacks, and one that has shrunk loses them gradually. Mappings stay until
+ *   Idleness   A period is 1024 puts plus 16 for each stack. Its end chooses half of the stacks
+ *              above 64 that were idle throughout. Each put from then on gives the memory of one
+ *              back to the system, the one longest idle first. A load with bursts thus keeps its
+ *              stacks, and one that has shrunk loses them gradually. Mappings stay until
  *              aco_stack_pool_trim(), which a program calls before a long pause.
  *   Tools      AddressSanitizer and valgrind are told of a stack when it is first given out, and
  *              again after its memory was given back; not by each get and put.
@@ -65,8 +65,8 @@ typedef struct aco_stack_pool_s aco_stack_pool_t;
 /*
  * Makes a pool of stacks on which a coroutine can have at least `stack_sz` bytes of frames, and at
  * least 4096; 0 means 128 KiB. `flags` is 0 or a sum of flags above. Without ACO_STACK_POOL_SHARED,
- * only one thread at a time may use it, so threads have a pool each. Maps nothing yet. What it
- * allocates, now and as it grows, comes from the allocator of aco_set_allocator(). Aborts if memory
+ * only one thread at a time may use it, so threads have a pool each. Maps nothing yet. Allocates by
+ * the functions of aco_set_allocator(), now and as it grows. Aborts if memory
  * runs out, on flags that don't exist, and on a size of guards beside ACO_STACK_POOL_NO_GUARD.
  */
 aco_stack_pool_t *aco_stack_pool_new(size_t stack_sz, unsigned flags);
@@ -132,7 +132,7 @@ void aco_stack_pool_destroy_co(aco_stack_pool_t *pool, aco_t *co);
 
 /* ==== Statistics ============================================================================= */
 
-/* What a pool has and has done so far. */
+/* The state of a pool, and its history so far. */
 typedef struct {
     size_t stack_sz;      /* bytes of frames that each stack has at least */
     size_t in_use;        /* stacks taken and not put back */

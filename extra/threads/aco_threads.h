@@ -43,8 +43,8 @@ void aco_attach(aco_t *co, aco_t *main_co);
  * address: they access thread-locals by a segment register. Shared libraries (-fPIC) use it, and so
  * does all code on other processors. Whether a compiler keeps one across a yield depends on its
  * options: gcc 12 for x86 does in loops with -m32, and anywhere with -mtls-dialect=gnu2; clang 14
- * for x86 does not; for arm64 both do. None promises anything. So there, a function that continues
- * on another thread
+ * for x86 does not; for arm64 both do. None promises anything. There, therefore, a function that
+ * continues on another thread
  *   - yields by aco_movable_yield(), never by aco_yield(), aco_yield_to() or aco_yield_value(),
  *   - gets the running coroutine by aco_movable_co(),
  *   - uses other thread-locals, errno, pthread_self() and aco_exit() only in noinline functions

@@ -44,11 +44,11 @@ void *aco_resume_value(aco_t *co, void *value);
 void *aco_yield_value(void *value);
 
 /*
- * What the parent passed to aco_resume_value() when it started the calling coroutine; NULL if it
- * used another call. Call it once, before any other of these calls and any switch. (Not checked: if
- * a coroutine that was given a value without taking it is reset and started by aco_yield_to(),
- * before its parent's aco_resume_value() has returned, it gets the old value.) Aborts if no
- * coroutine is running.
+ * The value that the parent passed to aco_resume_value() when it started the calling coroutine;
+ * NULL if it used another call. Call it once, before any other of these calls and any switch. (Not
+ * checked: if a coroutine that was given a value without taking it is reset and started by
+ * aco_yield_to(), before its parent's aco_resume_value() has returned, it gets the old value.)
+ * Aborts if no coroutine is running.
  */
 void *aco_first_value(void);
 
@@ -71,7 +71,7 @@ ACO_VALUE_INLINE void aco_i_send(const aco_t *from, const aco_t *to, void *value
     aco_i_gtls_letter.value = value;
 }
 
-/* The value sent to `co`, if any; then none is in transit. */
+/* Returns the value sent to `co`, if any; then none is in transit. */
 ACO_VALUE_INLINE void *aco_i_receive(const aco_t *co)
 {
     void *value = aco_i_gtls_letter.to == co ? aco_i_gtls_letter.value : ACO_NULL;

@@ -3,13 +3,13 @@
 // build: -lutil
 /*
  * Random calls on descriptors of all kinds, once in a plain thread, where they are libc's, and once
- * in a task, where they are hooks:
+ * in a task, where they are hooked:
  *
  *     random_calls STEPS SEED
  *
  * Both must return the same, set errno to the same, move the same bytes and leave the descriptor in
- * the same state. Where a call blocks, a partner writes, reads or closes at the other end, each time
- * when the caller has begun to wait; how often it has to is compared, too.
+ * the same state. Where a call blocks, a partner writes, reads or closes at the other end each time
+ * the caller has begun to wait; its turns are compared, too.
  */
 #include "random_opens.h"
 
@@ -23,7 +23,7 @@
 
 #define BUFFER_SZ 70000u
 
-/* What is compared. */
+/* The outcome of a step, which is compared. */
 typedef struct {
     int64_t result;
     int error, flags, ct_turns, more;
@@ -39,10 +39,10 @@ typedef struct {
     int fd, flags, timeout;
     size_t sz;
     end_t *end;
-    int more; /* of the outcome */
+    int more; /* `more` of the outcome */
 } args_t;
 
-/* The buffer in three parts. */
+/* Divides the buffer into three parts. */
 static int part(struct iovec iov[3], size_t sz)
 {
     size_t first = sz / 3, second = sz / 5;
@@ -142,7 +142,8 @@ static ssize_t does_sendmmsg(args_t *a)
     return result == 1 ? (ssize_t)message.msg_len : result;
 }
 
-/* Of pages that are moved, the kernel makes packets as it happens, and may lose parts of them. */
+/* Whether an end makes packets. The kernel divides moved pages into packets by chance, and may lose
+ * parts of them. */
 static int makes_packets(const end_t *end)
 {
     return is_socket(end) && !counts_bytes(end);
@@ -159,7 +160,7 @@ static ssize_t does_sendfile(args_t *a)
     return result;
 }
 
-/* To or from a pipe of its own. */
+/* The next two splice to and from a pipe of their own. */
 static ssize_t does_splice_in(args_t *a)
 {
     int fds[2];
@@ -324,7 +325,7 @@ static uint32_t sum_of(const char *bytes, size_t sz)
     return sum;
 }
 
-/* Makes a call on one end of a stream, and says how it ended. */
+/* Makes a call on one end of a stream, and notes its outcome. */
 static void call(end_t *end, size_t i, outcome_of_step_t *o)
 {
     static const int timeouts[] = {0, 1, 3, -1};
@@ -345,7 +346,7 @@ static void call(end_t *end, size_t i, outcome_of_step_t *o)
     before_call(&partner);
     errno = 0;
     o->result = calls[i].fn(&a);
-    o->error = errno; /* which a call that succeeds does not touch */
+    o->error = errno; /* a call that succeeds does not touch it */
     after_call(&partner);
     o->flags = end->fd < 0 ? 0 : fcntl(end->fd, F_GETFL);
     o->ct_turns = partner.is_output ? 0 : partner.ct_turns != 0;
@@ -358,13 +359,13 @@ static void call(end_t *end, size_t i, outcome_of_step_t *o)
         o->result = 1;
         drain(end);
     } else if (partner.is_output && partner.ct_turns != 0) {
-        drain(end); /* how much was left depends on how often the partner had its turn */
+        drain(end); /* the rest depends on how many turns the partner had */
     }
 }
 
 enum { ACCEPT, CONNECT, OPEN, REPLACE, FORK, CT_OTHERS };
 
-/* A step with descriptors of its own, or with an end as a whole. */
+/* Makes a step with descriptors of its own, or with an end as a whole. */
 static void other_call(end_t *end, size_t which, outcome_of_step_t *o)
 {
     static const char *const names[] = {"accept", "connect", "open", "dup2", "fork"};
@@ -461,7 +462,7 @@ static int compare_steps(long ct_steps)
     return 0;
 }
 
-/* On a busy machine, a pty may show a difference once. One that comes again is a bug. */
+/* A pty may show a difference once on a busy machine. A difference that comes again is a bug. */
 int main(int argc, char **argv)
 {
     long ct_steps = argc > 1 ? atol(argv[1]) : 3000;

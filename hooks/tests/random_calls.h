@@ -7,7 +7,7 @@
 #define ACO_RANDOM_CALLS_H
 
 #define _GNU_SOURCE
-#include "../../internal.h"
+#include "extension.h"
 
 #include "aco_hooks.h"
 
@@ -30,7 +30,7 @@
 #include <time.h>
 
 #define CT_STREAMS 8
-#define CLOSED 200 /* a number that is below the size of the kernel's table, but not in use */
+#define CLOSED 200 /* a descriptor that is below the size of the kernel's table, but not open */
 #define ARRAY_SZ(array) (sizeof(array) / sizeof((array)[0]))
 
 typedef enum {
@@ -117,7 +117,7 @@ static void fill_buffer(char *buffer, size_t sz)
 typedef struct {
     int fd;
     struct stream_s *stream;
-    int64_t ct_unread; /* bytes that the other end sent, of streams */
+    int64_t ct_unread; /* for streams: bytes that the other end sent */
     int timeout[2];    /* whether SO_RCVTIMEO, SO_SNDTIMEO are set */
 } end_t;
 
@@ -295,7 +295,7 @@ static void close_stream(stream_t *stream)
     stream->is_open = 0;
 }
 
-/* ==== What was sent ========================================================================== */
+/* ==== Sent data ============================================================================== */
 
 static int64_t unread_of(const end_t *end)
 {
@@ -303,7 +303,7 @@ static int64_t unread_of(const end_t *end)
     return end->fd >= 0 && ioctl(end->fd, FIONREAD, &ct) == 0 ? ct : 0;
 }
 
-/* The bytes that sockets have in their queue of what came in. */
+/* The bytes in a socket's queue of received data. */
 static unsigned memory_of(const end_t *end)
 {
     unsigned memory[9] = {0};
@@ -313,7 +313,7 @@ static unsigned memory_of(const end_t *end)
                : 0;
 }
 
-/* What is queued for an end. */
+/* The amount that is queued for an end. */
 static int64_t queued_for(const end_t *end)
 {
     return counts_bytes(end) ? unread_of(end) : (int64_t)memory_of(end);
@@ -325,14 +325,15 @@ static int is_inexact(const end_t *end, size_t sz)
     return sz > 1000 && (kind == KIND_TCP || kind == KIND_PTY || kind == KIND_UNIX);
 }
 
-/* What an end has sent that the other end's kernel has not got yet, as TCP alone may have. */
+/* Whether bytes that an end has sent are not yet in the other end's queue. Only TCP can have such
+ * bytes. */
 static int is_under_way(const end_t *end)
 {
     int ct = 0;
     return end->stream->kind == KIND_TCP && ioctl(end->fd, SIOCOUTQ, &ct) == 0 && ct != 0;
 }
 
-/* Reads all that there is at the other end. */
+/* Reads everything that the other end can get. */
 static void drain(end_t *end)
 {
     static char bytes[70000];
@@ -352,7 +353,7 @@ static void drain(end_t *end)
 /* ==== The partner ============================================================================ */
 
 typedef struct {
-    end_t *end; /* of the call */
+    end_t *end; /* on which the call is made */
     int is_output;
     int is_needed;
     int ct_turns;
@@ -362,7 +363,7 @@ typedef struct {
     pthread_t thread;
 } partner_t;
 
-/* Without a timeout: that is waited for as it stands. */
+/* Whether a call may block for ever. One with a timeout ends by itself. */
 static int may_block(const end_t *end, int flags, int is_output)
 {
     int is_blocking = (fcntl(end->fd, F_GETFL) & O_NONBLOCK) == 0;
@@ -392,7 +393,7 @@ static int is_asleep(pid_t tid)
     return text[0] >= '0' && text[0] <= '9' && atol(text) != SYS_futex;
 }
 
-/* Until the caller waits, or has returned: whether it waits. */
+/* Waits until the caller waits or has returned, and returns whether it waits. */
 static int comes_to_wait(partner_t *p)
 {
     for (;;) {
@@ -410,8 +411,8 @@ static int comes_to_wait(partner_t *p)
     }
 }
 
-/* Until what was sent has come, which ptys do on a thread of the kernel, and networks may; or until
- * the caller has got it. */
+/* Waits until the bytes sent have arrived, or the caller has got them. Ptys deliver them on a
+ * thread of the kernel, and networks may. */
 static void settle(end_t *from, int64_t before, int64_t sz, const partner_t *p)
 {
     const end_t *to = other_end(from);
@@ -475,7 +476,7 @@ static void *helps(void *arg)
             send_something(p->end, p);
         } else if (other_end(p->end)->fd >= 0) {
             close_end(other_end(p->end));
-        } else { /* nobody can send any more, and a datagram socket does not know */
+        } else { /* no end can send any more, and a datagram socket does not notice */
             CHECK(shutdown(p->end->fd, SHUT_RD) == 0);
         }
         p->ct_turns++;
@@ -483,7 +484,7 @@ static void *helps(void *arg)
     return NULL;
 }
 
-/* `fn(arg)` is the partner. */
+/* Makes `fn(arg)` the partner. */
 static void before_call_by(partner_t *p, void *(*fn)(void *), void *arg)
 {
     if (!p->is_needed) {
@@ -529,7 +530,7 @@ static int change(stream_t *stream, end_t *end, size_t what)
         return flags < 0 ? -1 : fcntl(end->fd, F_SETFL, flags ^ O_NONBLOCK);
     case 2:
         return shutdown(end->fd, (int)random_below(3));
-    default: /* another number for the same file */
+    default: /* another descriptor for the same file */
         copy = fcntl(end->fd, F_DUPFD, 3);
         if (copy >= 0) {
             CHECK(close(end->fd) == 0);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A random program of tasks on several threads, and of threads that run none, with locks of all
- * kinds, semaphores and conditions: who has a lock has it alone, it belongs to who has locked it,
- * nobody waits for ever. random_locks CT_STEPS SEED CT_THREADS CT_PLAIN_THREADS
+ * kinds, semaphores and conditions: a lock has one owner, which is the actor that locked it, and no
+ * wait lasts for ever. random_locks CT_STEPS SEED CT_THREADS CT_PLAIN_THREADS
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -33,7 +33,7 @@
         }                                                                                          \
     } while (0)
 
-/* TSan does not know all locks, and finds fault with an unlock that fails; both in threads. */
+/* In threads, TSan does not know all locks, and reports an unlock that fails. */
 #ifdef __SANITIZE_THREAD__
 #define MAY_MISUSE (aco_self() != NULL)
 #define pthread_mutex_clocklock(mutex, clock, time)                                                \
@@ -48,7 +48,7 @@
 static unsigned seed;
 static int ct_steps;
 
-/* Each data stands behind the lock that guards it, and is not atomic. */
+/* Data stands behind the lock that guards it, and is not atomic unless marked so. */
 static struct {
     pthread_mutex_t mutex;
     int type;
@@ -89,7 +89,7 @@ static unsigned below(actor_t *actor, unsigned n)
     return (actor->state >> 3) % n;
 }
 
-/* While it has a lock, or none. */
+/* The actor may have a lock meanwhile. */
 static void let_others_run(actor_t *actor)
 {
     switch (below(actor, 12)) {
@@ -158,7 +158,8 @@ static int lock_somehow(actor_t *actor, pthread_mutex_t *mutex)
     return 0;
 }
 
-/* What its type says of who locks it twice, or unlocks what it has not locked. */
+/* Checks what the type of a mutex promises for a second lock by its owner, and for an unlock by
+ * another actor. */
 static void check_type(actor_t *actor, size_t i)
 {
     pthread_mutex_t *mutex = &mutexes[i].mutex;
@@ -277,7 +278,7 @@ static void wait_on(actor_t *actor, pthread_cond_t *cond)
     CHECK(error == 0 || error == ETIMEDOUT);
 }
 
-/* Half of the actors make items, and half take them, as many as there are steps for it. */
+/* Half of the actors make items, and half take them, one in each such step. */
 static void make_item(actor_t *actor)
 {
     CHECK(pthread_mutex_lock(&queue.mutex) == 0);
@@ -387,7 +388,7 @@ int main(int argc, char **argv)
     ct_steps = argc > 1 ? atoi(argv[1]) : 1000;
     seed = argc > 2 ? (unsigned)atoi(argv[2]) : 1;
     aco_run_options_t options = {.ct_threads = argc > 3 ? atoi(argv[3]) : 1};
-    uintptr_t ct_plain = argc > 4 ? (uintptr_t)atoi(argv[4]) : 2; /* even */
+    uintptr_t ct_plain = argc > 4 ? (uintptr_t)atoi(argv[4]) : 2; /* an even number */
     pthread_t threads[MAX_PLAIN];
     make_locks();
     for (uintptr_t i = 0; i < ct_plain; i++) {

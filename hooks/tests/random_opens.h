@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Steps of random_calls.c that make descriptors or replace them, and children: each with
- * descriptors of its own, of which nothing is left. A call that blocks has a helper, which comes
- * again and again until the call has returned.
+ * Steps of random_calls.c that make or replace descriptors, or make children. Each uses descriptors
+ * of its own, and leaves none open. A call that blocks has a helper, which acts again and again
+ * until the call has returned.
  */
 #ifndef ACO_RANDOM_OPENS_H
 #define ACO_RANDOM_OPENS_H
@@ -13,13 +13,13 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
-/* What a step compares beside its result. */
+/* The values that a step compares beside its result. */
 typedef struct {
     int more, flags;
 } seen_t;
 
 typedef struct {
-    partner_t partner; /* of which only who calls, and how it is waited for */
+    partner_t partner; /* only for the caller and how it waits */
     struct sockaddr_storage address;
     socklen_t sz;
     int listener, fd;
@@ -27,7 +27,7 @@ typedef struct {
 
 /* ==== Connections ============================================================================ */
 
-/* A listener of TCP or of local connections, with room for one in its queue, or two. */
+/* Opens a listener for TCP or local connections, with room for one or two in its queue. */
 static void open_listener(help_t *h, int is_local)
 {
     struct sockaddr_in inet = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
@@ -61,7 +61,7 @@ static void *connects(void *arg)
     return NULL;
 }
 
-/* A call that may block: with `fn` in another task or thread. */
+/* Begins a call that may block: `fn` helps in another task or thread. */
 static void begin_help(help_t *h, void *(*fn)(void *), int is_needed)
 {
     h->partner.is_needed = is_needed;
@@ -107,7 +107,7 @@ static void *accepts_one(void *arg)
     return NULL;
 }
 
-/* To a listener that has room, or not, or is gone. */
+/* Connects to a listener that has room, has none, or is gone. */
 static int64_t makes_connection(seen_t *seen)
 {
     help_t h = {.fd = -1};
@@ -127,7 +127,7 @@ static int64_t makes_connection(seen_t *seen)
     int result = connect(fd, (struct sockaddr *)&h.address, h.sz);
     after_call(&h.partner);
     int error = errno;
-    /* Once more, of which a local socket would first wait for room. */
+    /* A second call. A local socket would first wait for room. */
     seen->more = error != 0 || is_local ? 0 : connect(fd, (struct sockaddr *)&h.address, h.sz);
     seen->flags = fcntl(fd, F_GETFL);
     CHECK(close(fd) == 0 && (kind == 1 || close(h.listener) == 0));
@@ -176,7 +176,7 @@ static int64_t opens(seen_t *seen)
 
 /* ==== Copies and children ==================================================================== */
 
-/* A copy of an end onto a number that is open, and takes its place. */
+/* Copies an end onto an open descriptor, which takes the place of the end. */
 static int64_t replaces(end_t *end, seen_t *seen)
 {
     int other[2], is_dup3 = (int)random_below(2);
@@ -200,7 +200,7 @@ static int64_t replaces(end_t *end, seen_t *seen)
     return result < 0 ? -1 : 0;
 }
 
-/* What a child has of an end, in which nothing is changed. */
+/* Compares what a child sees of an end. The end itself stays as it is. */
 static int64_t forks(const end_t *end, seen_t *seen)
 {
     struct pollfd polled = {end->fd, POLLIN, 0};

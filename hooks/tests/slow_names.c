@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A library between a program and libc, whose look-ups of "slow.test" block until the program lets
+ * A library between a program and libc. Its look-ups of "slow.test" block until the program lets
  * them go, and then find nothing.
  */
 #ifndef _GNU_SOURCE
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 int slow_names_may_go; /* atomic */
-int slow_names_ct;     /* atomic: that block */
+int slow_names_ct;     /* atomic: look-ups that block */
 
 static int is_slow(const char *name)
 {

@@ -88,7 +88,7 @@ static void conditions_wake_tasks(void **state)
 
 /* ==== Threads ================================================================================ */
 
-#ifndef __SANITIZE_THREAD__ /* which knows nothing of thrd_create() */
+#ifndef __SANITIZE_THREAD__ /* TSan does not know thrd_create() */
 
 static int waits_for_a_task(void *arg)
 {
@@ -158,7 +158,7 @@ static void *comes_to_barrier(void *arg)
     return arg;
 }
 
-/* Three tasks of one thread, of which one is cancelled, and another thread. */
+/* Three tasks of one thread, one of them cancelled, meet another thread. */
 static void *meets(void *arg)
 {
     pthread_t thread;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What hooks do beside single calls: numbers that change hands, deadlines, children, sleeping. */
+/* Hooks beyond single calls: descriptors that are used again, deadlines, children, sleeping. */
 #define _GNU_SOURCE
 #include "tasks.h"
 
@@ -100,13 +100,13 @@ static void *sends(void *fd)
     return NULL;
 }
 
-/* A number that was waited for is closed by a system call, and becomes that of another file. */
+/* A descriptor that was waited for is closed by a system call, and becomes another file's. */
 static void *is_closed_unseen(void *arg)
 {
     int first[2], second[2];
     char byte;
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, first) == 0);
-    int copy = arg != NULL ? dup(first[0]) : -1; /* keeps it watched */
+    int copy = arg != NULL ? dup(first[0]) : -1; /* keeps the file watched */
     CHECK(aco_go(sends, (void *)(intptr_t)first[1]) == 0);
     CHECK(read(first[0], &byte, 1) == 1);
     CHECK(syscall(SYS_close, first[0]) == 0);
@@ -144,7 +144,8 @@ static void *sends_two(void *addr)
     return NULL;
 }
 
-/* After the number was that of a TCP connection: a short read leaves more to be read now. */
+/* A datagram socket takes the number of a TCP connection. Now a short read leaves more to be
+ * read. */
 static void *is_datagrams_next(void *arg)
 {
     struct sockaddr_in addr;
@@ -291,7 +292,7 @@ static void *sleeps(void *arg)
     return arg;
 }
 
-/* One after the other, they would take 40 s. */
+/* Many tasks sleep at once. One after the other, they would take 40 s. */
 static void *sleep_together(void *arg)
 {
     int64_t since = aco_now();
@@ -334,7 +335,7 @@ static void *raises(void *arg)
     return arg;
 }
 
-/* A signal that the thread blocks and the mask lets through. */
+/* A signal arrives that the thread blocks and the mask lets through. */
 static void *lets_signal_through(void *arg)
 {
     struct sigaction action = {.sa_handler = handle};
@@ -370,7 +371,7 @@ static void test_signals(void **state)
 
 /* ==== Children =============================================================================== */
 
-/* In a child each call is libc's: it blocks, and no task of the parent notices. */
+/* Each call is libc's in a child: it blocks, and no task of the parent notices. */
 static void *forks(void *arg)
 {
     int status, pipe_fds[2];
@@ -402,13 +403,55 @@ static void test_children(void **state)
     (void)state;
     int status;
     run_tasks(forks, NULL);
-    pid_t pid = fork(); /* as daemon(): the child may have tasks, and hooks for them */
+    pid_t pid = fork(); /* like daemon(): the child may have tasks, and hooks for them */
     if (pid == 0) {
-        alarm(60); /* if it waits for ever */
+        alarm(60); /* in case it waits for ever */
         _exit(aco_run(NULL, closes, NULL, NULL) == 0 && ct_failed == 0 ? 0 : 1);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
+}
+
+/* ==== Large sets ============================================================================= */
+
+static int ends[2];
+
+static void *overwrites(void *arg)
+{
+    memset(arg, 'N', 2048);
+    CHECK(write(ends[1], "x", 1) == 1);
+    return arg;
+}
+
+/* A first argument beyond the table of descriptors: the kernel does not touch what is behind. */
+static void *selects_all(void *arg)
+{
+    static struct {
+        fd_set set;
+        char behind[2048];
+    } m;
+    struct timeval time = {20, 0};
+    size_t ct_changed = 0;
+    memset(m.behind, 'O', sizeof(m.behind));
+    CHECK(pipe(ends) == 0);
+    FD_ZERO(&m.set);
+    FD_SET(ends[0], &m.set);
+    CHECK(aco_go(overwrites, m.behind) == 0);
+    int ct = 20000; /* not a constant that a compiler checks */
+    CHECK(select(*(volatile int *)&ct, &m.set, NULL, NULL, &time) == 1);
+    CHECK(FD_ISSET(ends[0], &m.set));
+    for (size_t i = 0; i < sizeof(m.behind); i++) {
+        ct_changed += m.behind[i] != 'N';
+    }
+    CHECK(ct_changed == 0);
+    CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
+    return arg;
+}
+
+static void large_sets_end_with_the_table(void **state)
+{
+    (void)state;
+    run_tasks(selects_all, NULL);
 }
 
 /* ==== Connections and FIFOs ================================================================== */
@@ -438,7 +481,46 @@ static void *opens_fifo(void *arg)
     return arg;
 }
 
-/* The last page of a FIFO that poll() calls full takes a little more. */
+#define CT_READERS 100
+
+static int ct_open;
+
+static void *opens_to_read(void *arg)
+{
+    int fd = open(fifo, O_RDONLY | O_CLOEXEC);
+    CHECK(fd >= 0);
+    ct_open++;
+    CHECK(close(fd) == 0);
+    return arg;
+}
+
+/* Opens the other end last, and keeps it until all have theirs. */
+static void *opens_for_all(void *arg)
+{
+    int fd = open(fifo, O_WRONLY | O_CLOEXEC);
+    CHECK(fd >= 0);
+    while (ct_open < CT_READERS && aco_sleep(1000000) == 0) {
+    }
+    CHECK(close(fd) == 0);
+    return arg;
+}
+
+static void *opens_fifo_often(void *arg)
+{
+    aco_group_t *group = aco_group_new();
+    ct_open = 0;
+    for (int i = 0; i < CT_READERS; i++) {
+        CHECK(aco_group_go(group, opens_to_read, NULL) == 0);
+    }
+    CHECK(aco_group_go(group, opens_for_all, NULL) == 0);
+    aco_within(INT64_C(20000000000))
+    {
+        CHECK(aco_group_join(group) == 0);
+    }
+    return arg;
+}
+
+/* A FIFO that is full to poll() takes a little more in its last page. */
 static void *fills_fifo(void *arg)
 {
     static char bytes[1 << 20];
@@ -457,7 +539,7 @@ static void *fills_fifo(void *arg)
     return arg;
 }
 
-/* To poll() it is full; what is no count it refuses all the same. */
+/* An eventfd that is full to poll() still refuses what is no count. */
 static void *fills_eventfd(void *arg)
 {
     int fd = eventfd(0, EFD_CLOEXEC);
@@ -472,7 +554,7 @@ static void *fills_eventfd(void *arg)
     return arg;
 }
 
-/* TCP waits for data also if asked for none. */
+/* TCP waits for data even if a call asks for 0 bytes. */
 static void *receives_none(void *arg)
 {
     struct sockaddr_in addr, from;
@@ -505,6 +587,7 @@ static void test_fifo(void **state)
     assert_int_equal(unlink(fifo), 0);
     assert_int_equal(mkfifo(fifo, 0600), 0);
     run_tasks(opens_fifo, NULL);
+    run_tasks(opens_fifo_often, NULL);
     run_tasks(fills_fifo, NULL);
     assert_int_equal(unlink(fifo), 0);
 }
@@ -518,11 +601,17 @@ static void test_active(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_active),    cmocka_unit_test(test_close),
-        cmocka_unit_test(test_deadline),  cmocka_unit_test(test_dup_onto_waited),
-        cmocka_unit_test(test_passed),    cmocka_unit_test(test_closed_unseen),
-        cmocka_unit_test(test_sleep),     cmocka_unit_test(test_signals),
-        cmocka_unit_test(test_children),  cmocka_unit_test(test_fifo),
+        cmocka_unit_test(large_sets_end_with_the_table),
+        cmocka_unit_test(test_active),
+        cmocka_unit_test(test_close),
+        cmocka_unit_test(test_deadline),
+        cmocka_unit_test(test_dup_onto_waited),
+        cmocka_unit_test(test_passed),
+        cmocka_unit_test(test_closed_unseen),
+        cmocka_unit_test(test_sleep),
+        cmocka_unit_test(test_signals),
+        cmocka_unit_test(test_children),
+        cmocka_unit_test(test_fifo),
         cmocka_unit_test(test_at_limits),
     };
     sigset_t set;

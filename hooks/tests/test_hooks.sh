@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The hooks, linked and preloaded, as make.sh doesn't build their tests: with what needs OpenSSL or
-# a library of its own, for buffers whose size is known, for times of 64 bits on i386, with clang
-# and under sanitizers. random_calls compares hooked calls with the kernel's: CT_STEPS=1000000
-# SEED=7 asks for more than the few of each run. Each call is hooked under all its names; programs
-# without tasks notice nothing; those that can't have hooks are told so.
+# The hooks, linked and preloaded, in builds that make.sh doesn't make: tests that need OpenSSL or a
+# library of their own, buffers whose size is known, times of 64 bits on i386, clang, sanitizers.
+# random_calls compares hooked calls with the kernel's: CT_STEPS=1000000 SEED=7 asks for more than
+# the few of each run. Each call is hooked under all its names; programs without tasks notice
+# nothing; programs that can't have hooks get a message.
 #
 # parts: native others sanitized
 # seconds: 20 30 60
@@ -17,12 +17,12 @@
 need_cmocka
 need_libraries
 
-readonly FOLDER=runtime/hooks/tests
+readonly FOLDER=hooks/tests
 readonly TESTS=("$FOLDER"/{test,random}_*.c)
 readonly TIMES_TESTS=("$FOLDER"/test_{hooks,settings,processes,locks,threads,c11}.c)
 read -ra compiler <<<"$CC"
 
-# A program that a sanitizer may be in. The child of a test makes threads.
+# Runs a program, perhaps with a sanitizer. The child of a test makes threads.
 run() {
     TSAN_OPTIONS=die_after_fork=0 "${SANITIZED[@]}" "$@"
 }
@@ -31,7 +31,7 @@ has_openssl() {
     echo '#include <openssl/ssl.h>' | "$@" -x c -fsyntax-only - 2>/dev/null
 }
 
-# build_slow_names COMPILER OPTION...: what stands between a program and libc, so without the hooks
+# build_slow_names COMPILER OPTION...: builds the library between a program and libc, without hooks
 # and sanitizers.
 build_slow_names() {
     local words
@@ -40,7 +40,7 @@ build_slow_names() {
         "${C_WARNINGS[@]}" -shared -fPIC "$FOLDER/slow_names.c" -o "$TMP/libslow_names.so" -ldl
 }
 
-# check_with COMPILER OPTION...: PROGRAMS, built and run.
+# check_with COMPILER OPTION...: builds and runs PROGRAMS.
 check_with() {
     local source name
     use_library aco_hooks "$@"
@@ -55,13 +55,13 @@ check_with() {
     echo "$*"
 }
 
-# Calls that wait, or of which those that wait must know; libc has some under more names.
+# Calls that wait, or that calls that wait must notice; libc has some under more names.
 readonly CALLS=(read readv pread preadv write writev pwrite pwritev recv recvfrom recvmsg recvmmsg
-    send sendto sendmsg sendmmsg sendfile splice accept accept4 connect close dup2 dup3 shutdown poll
-    ppoll select pselect epoll_wait epoll_pwait epoll_pwait2 sleep usleep nanosleep clock_nanosleep
-    pause sigtimedwait sigwaitinfo sigwait getaddrinfo getnameinfo gethostbyname gethostbyname2
-    gethostbyaddr wait waitpid wait3 wait4 waitid system pclose fsync fdatasync flock lockf open
-    openat fcntl sched_yield ioctl setsockopt pthread_mutex_lock pthread_mutex_trylock
+    send sendto sendmsg sendmmsg sendfile splice accept accept4 connect close dup2 dup3 shutdown
+    poll ppoll select pselect epoll_wait epoll_pwait epoll_pwait2 sleep usleep nanosleep
+    clock_nanosleep pause sigtimedwait sigwaitinfo sigwait getaddrinfo getnameinfo gethostbyname
+    gethostbyname2 gethostbyaddr wait waitpid wait3 wait4 waitid system pclose fsync fdatasync flock
+    lockf open openat fcntl sched_yield ioctl setsockopt pthread_mutex_lock pthread_mutex_trylock
     pthread_mutex_timedlock pthread_mutex_clocklock pthread_mutex_unlock pthread_rwlock_rdlock
     pthread_rwlock_wrlock pthread_rwlock_tryrdlock pthread_rwlock_trywrlock
     pthread_rwlock_timedrdlock pthread_rwlock_timedwrlock pthread_rwlock_clockrdlock
@@ -72,8 +72,8 @@ readonly CALLS=(read readv pread preadv write writev pwrite pwritev recv recvfro
     cnd_timedwait cnd_signal cnd_broadcast thrd_join thrd_sleep thrd_yield call_once
     pthread_getspecific pthread_setspecific pthread_key_create pthread_key_delete)
 
-# check_names COMPILER OPTION...: each is hooked under all names that libc has for programs, also
-# for buffers whose size is known, and offsets and times of 64 bits.
+# check_names COMPILER OPTION...: each call is hooked under all names that libc has for programs,
+# also for buffers whose size is known, and for offsets and times of 64 bits.
 check_names() {
     local libc
     libc=$("$@" -print-file-name=libc.so.6)
@@ -140,7 +140,7 @@ END
     must "a program does not build" "${compiler[@]}" "${INCLUDE[@]}" -pthread "$@"
 }
 
-# Where hooks can't be had, or are hidden, a message says so.
+# A message says where hooks can't work, or are hidden.
 check_messages() {
     build_sleeper "$TMP/sleeper.c" "${OBJECTS[@]}" -o "$TMP/linked"
     must "a program with the sources of the hooks" "$TMP/linked"
@@ -172,7 +172,7 @@ check_others() {
     PROGRAMS=("${TESTS[@]}")
     find_compilers clang
     check_with clang -O2
-    if [[ " ${WIDTHS[*]} " == *" -m32 "* ]]; then # with other names of calls
+    if [[ " ${WIDTHS[*]} " == *" -m32 "* ]]; then # calls have other names
         use_library aco_hooks "${compiler[@]}" -m32 -O2
         check_names "${compiler[@]}" -m32
         check_times "${compiler[@]}" -m32 -O2

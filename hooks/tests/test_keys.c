@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// built by runtime/hooks/tests/test_hooks.sh, where there is OpenSSL
+// built by hooks/tests/test_hooks.sh, where there is OpenSSL
 // build: -lssl -lcrypto
 /*
- * Whose the values of pthread keys are. OpenSSL keeps its queue of errors in one: an error of one
- * task must not show in another. With the argument "shared" the keys are the thread's, and it
- * shows.
+ * The owners of values of pthread keys. OpenSSL keeps its queue of errors in one: an error of one
+ * task must not show in another. With the argument "shared", the keys are the thread's, and the
+ * error shows.
  */
 #include "threads.h"
 
@@ -19,7 +19,7 @@
 static pthread_key_t keys[40];
 static int ct_destroyed;
 
-/* Uses keys, and sets a value once more, for another round. */
+/* Uses keys, and sets a value again, which causes another round. */
 static void destroy(void *value)
 {
     CHECK(pthread_getspecific(keys[0]) == NULL);
@@ -50,7 +50,7 @@ static void *has_two_tasks(void *arg)
     return arg;
 }
 
-/* Key 1 is deleted, and another one gets its number. */
+/* Deletes key 1; another key gets its number. */
 static void *has_no_old_value(void *arg)
 {
     pthread_key_t before = keys[1];
@@ -102,7 +102,7 @@ static void other_keys_are_the_threads(void **state)
 
 static SSL_CTX *server_context, *client_context;
 
-/* With a certificate that nobody has signed. */
+/* Makes contexts with a self-signed certificate. */
 static void make_contexts(void)
 {
     EVP_PKEY *key = EVP_EC_gen("P-256");
@@ -128,7 +128,7 @@ typedef struct {
     int fd;
 } peer_t;
 
-/* On a thread of its own. */
+/* Runs on a thread of its own. */
 static void *serves(void *arg)
 {
     const peer_t *peer = (const peer_t *)arg;
@@ -151,7 +151,7 @@ static void *serves(void *arg)
     return NULL;
 }
 
-/* What a client has: its connection, on which a thread answers. */
+/* A client's connection, on which a thread answers. */
 typedef struct {
     peer_t peer;
     pthread_t thread;
@@ -184,7 +184,7 @@ static void end(client_t *client)
 
 static int must_be_shared; /* the queue of errors */
 
-/* Its wait is cancelled after the other task has failed; that error is no error of SSL's. */
+/* The wait is cancelled after the other task has failed; cancelling is no error of SSL's. */
 static void *is_in_the_middle_of_a_read(void *arg)
 {
     client_t client;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What mutexes, rwlocks and semaphores of libc do in tasks, and between tasks and threads. */
+/* libc's mutexes, rwlocks and semaphores in tasks, and between tasks and threads. */
 #include "threads.h"
 
 #include <semaphore.h>
@@ -35,7 +35,7 @@ static void *holds_over_waits(void *arg)
     CHECK(order[0] == '\0');
     CHECK(pthread_mutex_trylock(&mutex) == EBUSY);
     CHECK(pthread_mutex_unlock(&mutex) == 0);
-    CHECK(pthread_mutex_lock(&mutex) == 0); /* behind those who wait */
+    CHECK(pthread_mutex_lock(&mutex) == 0); /* behind the tasks that wait */
     append('c');
     CHECK(pthread_mutex_unlock(&mutex) == 0);
     CHECK(aco_join(a, NULL) == 0);
@@ -274,7 +274,7 @@ static void tasks_and_threads_share_a_mutex(void **state)
     assert_int_equal(ct_rounds, (CT_TASKS + 2) * ROUNDS);
 }
 
-/* The thread's wait releases the mutex inside of libc. */
+/* The thread's wait releases the mutex inside libc. */
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
 static int is_there, may_go;
 
@@ -346,7 +346,7 @@ static void *holds_special(void *arg)
     return NULL;
 }
 
-/* Is left to libc. */
+/* A mutex that is left to libc. */
 static void *locks_again_and_again(void *arg)
 {
     pthread_mutex_t *m = (pthread_mutex_t *)arg;
@@ -475,7 +475,7 @@ static void *reads_and_lets_write(void *arg)
     CHECK(pthread_rwlock_unlock(&rwlock) == 0);
     CHECK(order[0] == '\0');
     CHECK(pthread_rwlock_unlock(&rwlock) == 0);
-    CHECK(pthread_rwlock_rdlock(&rwlock) == 0); /* after the writer, who came first */
+    CHECK(pthread_rwlock_rdlock(&rwlock) == 0); /* after the writer, which came first */
     append('R');
     CHECK(pthread_rwlock_unlock(&rwlock) == 0);
     CHECK(aco_join(writer, NULL) == 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// built by runtime/hooks/tests/test_hooks.sh, with a library between it and libc
+// built by hooks/tests/test_hooks.sh, with a library between it and libc
 // build: -lslow_names
-/* Name look-ups in tasks: with libc's results, which are the task's own, as is h_errno. */
+/* Name look-ups in tasks: they have libc's results. Results and h_errno are the task's own. */
 #include "threads.h"
 
 #include <arpa/inet.h>
@@ -9,9 +9,9 @@
 #include <netdb.h>
 #include <resolv.h>
 
-#define BAD_NAME "a..b" /* which no server is asked for */
+#define BAD_NAME "a..b" /* no server is asked for this */
 
-/* Of slow_names.c. */
+/* In slow_names.c. */
 extern int slow_names_may_go, slow_names_ct;
 
 /* ==== The same as libc ======================================================================= */
@@ -39,7 +39,7 @@ static void describe(found_t *found, const struct hostent *host)
     found->type = host->h_addrtype;
 }
 
-/* Keeps the description of a result; look-ups have numbers from 0. */
+/* Makes the look-up of this number, from 0, and keeps a description of its result. */
 static int look_up(int number, found_t *found)
 {
     static const unsigned char loopback[4] = {127, 0, 0, 1};
@@ -166,7 +166,7 @@ static void *looks_up_slowly(void *arg)
     stage = 1;
     CHECK(getaddrinfo("slow.test", "80", NULL, &list) == EAI_SYSTEM && errno == ECANCELED);
     CHECK(gethostbyname("slow.test") == NULL && errno == ECANCELED);
-    CHECK(getaddrinfo("127.0.0.1", "80", NULL, &list) == 0); /* which waits for nothing */
+    CHECK(getaddrinfo("127.0.0.1", "80", NULL, &list) == 0); /* does not wait */
     freeaddrinfo(list);
     CHECK(gethostbyname("127.0.0.1") != NULL);
     return arg;
@@ -195,7 +195,7 @@ static void *cancels(void *arg)
 
 /* ==== The state of the resolver ============================================================== */
 
-/* Whether a query asks for recursion, as the state says. */
+/* Whether a query asks for recursion, which the state decides. */
 static int is_recursive(void)
 {
     unsigned char query[512];

@@ -48,7 +48,7 @@ static void *lets_children_go(void *arg)
     return arg;
 }
 
-/* A child that ends only after other tasks have run. */
+/* Waits for a child that ends only after other tasks have run. */
 static pid_t begin_wait(int status)
 {
     stage = 0;
@@ -127,7 +127,7 @@ static void *waits_within(void *arg)
     aco_task_cancel(late);
     CHECK(aco_join(late, NULL) == 0);
     open_gate();
-    CHECK(waitpid(pid, &status, 0) == pid); /* it was not taken */
+    CHECK(waitpid(pid, &status, 0) == pid); /* the child was not taken */
     return arg;
 }
 
@@ -231,7 +231,7 @@ static void *locks_files(void *arg)
     aco_task_cancel(late);
     CHECK(aco_join(late, NULL) == 0);
     CHECK(lock_file(way, fds[0], F_UNLCK, 1) == 0);
-    CHECK(lock_file(way, fds[0], F_WRLCK, 0) == 0); /* nobody else got it */
+    CHECK(lock_file(way, fds[0], F_WRLCK, 0) == 0); /* no other task got it */
     CHECK(lock_file(way, fds[0], F_UNLCK, 1) == 0);
     return arg;
 }
@@ -244,7 +244,7 @@ static void locks_of_open_files_are_waited_for(void **state)
     }
 }
 
-/* A child that has locked the file, and waits for byte 20 of it, until the gate opens. */
+/* Makes a child that has locked the file, and waits for byte 20 of it, until the gate opens. */
 static pid_t make_locker(void)
 {
     int ready[2];
@@ -288,7 +288,7 @@ static void *locks_against_a_process(void *arg)
     range.l_start = 20;
     CHECK(fcntl(fds[0], F_SETLKW, &range) == 0);
     CHECK(waitpid(pid, &status, 0) == pid);
-    CHECK((result == 0) == (status != 0)); /* one of both has got EDEADLK */
+    CHECK((result == 0) == (status != 0)); /* one of the two has got EDEADLK */
     CHECK(lockf(fds[0], F_LOCK, 5) == 0);
     CHECK(lockf(fds[0], F_ULOCK, 5) == 0);
     return arg;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What hooks remember of descriptors: they ask the kernel seldom, see each change that the program
- * makes, and what it does behind their back makes a call late at most.
+ * Settings that hooks remember of descriptors: they seldom ask the kernel, and see each change that
+ * the program makes. A change behind their back makes a call late at most.
  */
 #define _GNU_SOURCE
 #include "tasks.h"
@@ -21,7 +21,7 @@
 
 static int ct_asked;
 
-/* Those of libc are not called, by the runtime neither. */
+/* Replaces libc's functions, also for the runtime, and counts calls. */
 int getsockopt(int fd, int level, int option, void *value, socklen_t *sz)
 {
     ct_asked++;
@@ -44,7 +44,7 @@ static void *echoes(void *arg)
     return NULL;
 }
 
-/* Only waits that last for a second cost more. */
+/* Calls ask seldom. Only waits of a second or more ask again. */
 static void *asks_seldom(void *arg)
 {
     int ends[2];
@@ -82,7 +82,7 @@ static void *sends(void *fd)
     return NULL;
 }
 
-/* A connection that a task has waited for, so that all is known of it. */
+/* Makes a connection that a task has waited for, so that its settings are known. */
 static pair_t connected(void)
 {
     pair_t pair;
@@ -125,7 +125,8 @@ static void set_by_thread(int fd)
 
 static void (*const CHANGES[])(int fd) = {set_flags, set_flag_only, set_by_thread};
 
-/* It is seen at once, also by way of a copy: a call that waits fails otherwise. */
+/* O_NONBLOCK is seen at once, also if it is set by a copy. If the call waited, it would fail with
+ * ETIMEDOUT. */
 static void *sees_nonblocking(void *arg)
 {
     char byte;
@@ -141,7 +142,7 @@ static void *sees_nonblocking(void *arg)
     return arg;
 }
 
-/* So is a timeout; if it ends after the deadline, the machine was busy. */
+/* A timeout is seen at once. It ends after the deadline only if the machine was busy. */
 static void *sees_timeout(void *arg)
 {
     struct timeval t = {0, 1};
@@ -168,10 +169,10 @@ static void *sets_and_sends(void *arg)
     return sends((void *)(intptr_t)pair->ends[1]);
 }
 
-/* A call that waits goes on, as in the kernel. */
+/* A call that already waits goes on, as in the kernel. */
 static void *waits_on(void *arg)
 {
-    static pair_t pair; /* which another task reads, so not on the stack */
+    static pair_t pair; /* another task reads it: not on the stack */
     char byte;
     pair = connected();
     CHECK(aco_go(sets_and_sends, &pair) == 0);
@@ -180,7 +181,7 @@ static void *waits_on(void *arg)
     return arg;
 }
 
-/* A timeout counts from when the call began, and is not over when it is asked for again. */
+/* A timeout counts from the start of the call, and does not end when it is asked for again. */
 static void *times_out(void *arg)
 {
     struct timeval t = {1, 400000};
@@ -194,7 +195,7 @@ static void *times_out(void *arg)
     return arg;
 }
 
-/* ==== What nobody sees ======================================================================= */
+/* ==== Unseen changes ========================================================================= */
 
 static void *changes_unseen(void *arg)
 {
@@ -206,7 +207,7 @@ static void *changes_unseen(void *arg)
     return arg;
 }
 
-/* The number of an end becomes that of `fd`. */
+/* Replaces the first end by `fd`, unseen. */
 static void replace_unseen(const pair_t *pair, int fd)
 {
     CHECK(fd >= 0 && syscall(SYS_dup3, fd, pair->ends[0], 0) == pair->ends[0]);
@@ -249,7 +250,8 @@ static void *polls_another(void *arg)
     return is_replaced_by_pipe(&yes);
 }
 
-/* Of a connection that was read empty, the runtime knows so; of a file, nothing. */
+/* A file replaces a connection that the runtime knows to be read empty. It must not take that for
+ * the file. */
 static void *is_replaced_by_file(void *arg)
 {
     struct sockaddr_storage address = {.ss_family = AF_INET};
@@ -276,7 +278,7 @@ static void *is_replaced_by_file(void *arg)
 /* ==== Together =============================================================================== */
 
 static void *(*const WAITING[])(void *) = {waits_on, times_out, NULL};
-/* Among these, no change may be seen: what is known of others would be asked for again. */
+/* These make no change that hooks can see, which would make them ask again for all descriptors. */
 static void *(*const UNSEEN[])(void *) = {changes_unseen,      is_replaced_by_nonblocking,
                                           is_replaced_by_pipe, polls_another,
                                           is_replaced_by_file, NULL};

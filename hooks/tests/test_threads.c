@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What conditions, joins of threads and pthread_once() do in tasks, and what a child has of it. */
+/* Conditions, joins of threads and pthread_once() in tasks, and in a child. */
 #include "threads.h"
 
 #include "aco_hooks.h"
@@ -120,7 +120,7 @@ static void *cancels(void *arg)
     return arg;
 }
 
-/* As programs do that never expect it to fail. */
+/* Ignores failures, as programs do that never expect one. */
 static void *ignores_failures(void *arg)
 {
     int ct = 0;
@@ -260,7 +260,7 @@ static void threads_are_joined_by_tasks(void **state)
 {
     (void)state;
     run_tasks(joins_while_others_run, NULL);
-#ifndef __SANITIZE_THREAD__ /* which does not know that joining may be cancelled */
+#ifndef __SANITIZE_THREAD__ /* TSan does not know that a join may be cancelled */
     run_tasks(joins, NULL);
 #else
     (void)joins;

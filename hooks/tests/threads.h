@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the tests of calls of threads share. */
+/* Shared by the tests of calls of threads. */
 #ifndef ACO_HOOKS_TESTS_THREADS_H
 #define ACO_HOOKS_TESTS_THREADS_H
 
@@ -15,7 +15,7 @@
 
 #define CT_TASKS 20
 
-/* A point in time `ns` from now. */
+/* The point in time `ns` from now. */
 static inline struct timespec in(clockid_t clock, int64_t ns)
 {
     struct timespec t;
@@ -32,7 +32,7 @@ static inline int has_come(clockid_t clock, const struct timespec *t)
     return now.tv_sec != t->tv_sec ? now.tv_sec > t->tv_sec : now.tv_nsec >= t->tv_nsec;
 }
 
-/* Until all tasks of this thread that could run have waited. */
+/* Lets all tasks of this thread run until they wait. */
 static inline void let_run(void)
 {
     for (int i = 0; i < 10; i++) {
@@ -40,8 +40,8 @@ static inline void let_run(void)
     }
 }
 
-/* What another task has come to. libc declares some calls that are hooked now as if the callers own
- * functions could not run meanwhile. */
+/* The stage that another task has reached. It is volatile, as libc declares some hooked calls as if
+ * the caller's own functions could not run meanwhile. */
 static volatile int stage;
 
 static inline void wait_for_stage(int awaited)
@@ -52,7 +52,7 @@ static inline void wait_for_stage(int awaited)
     let_run();
 }
 
-/* Tasks of `*fn` on all threads. */
+/* Runs tasks of `*fn` on all threads. */
 static inline void *spawns_anywhere(void *fn)
 {
     aco_group_t *group = aco_group_new();

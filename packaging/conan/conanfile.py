@@ -43,9 +43,9 @@ class AcoRecipe(ConanFile):
     def export_sources(self) -> None:
         root = os.path.join(self.recipe_folder, ROOT)
         for pattern in ("aco*.[hc]", "acosw.S", "CMakeLists.txt", "LICENSE",
-                        "extra/*/aco_*.[hc]", "runtime/*.[hc]", "runtime/*.hpp",
-                        "runtime/aco/*.hpp", "runtime/hooks/*.[hc]", "runtime/compat/*.h",
-                        "runtime/compat/*.cc", "packaging/*.pc.in",
+                        "extra/*/aco_*.[hc]", "runtime/*.h", "runtime/*/*.[hc]", "cpp/*.hpp",
+                        "cpp/aco/*.hpp", "hooks/*.[hc]", "compat/*.h",
+                        "compat/*.cc", "packaging/*.pc.in",
                         "packaging/cmake/*", "packaging/installed", "packaging/*.map",
                         "tools/libraries", "tools/warnings", "tools/gdb/*.py", "tools/trace/*.bt"):
             copy(self, pattern, root, self.export_sources_folder)
@@ -92,7 +92,7 @@ class AcoRecipe(ConanFile):
             hooks.libs = ["aco_hooks"]
             hooks.system_libs = ["dl"]
             hooks.requires = ["runtime"]
-            # As in aco-hooks.pc.in, which tells why.
+            # As in aco-hooks.pc.in, which says why.
             directory = os.path.join(self.package_folder, "lib")
             hooks.exelinkflags = hooks.sharedlinkflags = [
                 f"-Wl,-L{directory},-u,aco_hooks_active,"

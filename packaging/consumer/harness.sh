@@ -2,8 +2,8 @@
 # shellcheck disable=SC2034 # variables are for the scripts that source this
 # SPDX-License-Identifier: Apache-2.0
 #
-# What the tests of packaging/ need in common; they source it after tests/harness.sh. They work on
-# copies, so that neither output/ nor the sources lend programs what only installation should.
+# Shared by the tests of packaging/, which source it after tests/harness.sh. They work on copies, so
+# that programs find nothing in output/ or the sources that only installation should provide.
 
 read -ra C_COMPILER <<<"$CC"
 read -ra CXX_COMPILER <<<"$CXX"
@@ -12,7 +12,7 @@ CONSUMER=$TMP/consumer
 have "${CXX_COMPILER[0]}" || skip "no C++ compiler, ${CXX_COMPILER[0]}"
 cp -R packaging/consumer "$CONSUMER"
 
-# What stands in the headers, as MAJOR.MINOR.PATCH.
+# The version in aco.h, as MAJOR.MINOR.PATCH.
 VERSION=$(awk '/^#define ACO_VERSION_(MAJOR|MINOR|PATCH) / { v = v dot $3; dot = "." }
                END { print v }' aco.h)
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The functions of libc that hooks replace for programs, as the runtime itself calls them. */
-#include "internal.h"
+/* Defines what hooks set: libc's functions as the runtime calls them, a check, and queues. */
+#include "base/base.h"
 
 libc_t aco_i_libc = {
 #define X(name, large) .name = name,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Probes that perf and bpftrace can be told of: in the program, a nop and a note each. There are
- * none where <sys/sdt.h> is missing, of Debian's systemtap-sdt-dev.
+ * Probes for perf and bpftrace: each is a nop in the program, and a note about it. There are none
+ * where <sys/sdt.h> is missing, which is in Debian's systemtap-sdt-dev.
  */
 #ifndef ACO_RUNTIME_PROBES_H
 #define ACO_RUNTIME_PROBES_H
@@ -12,7 +12,7 @@
 #endif
 #endif
 
-/* Operands in memory, or constants, cost no instruction. */
+/* Operands are in memory or constants, which costs no instruction. */
 #ifdef DTRACE_PROBE3
 #define ACO_I_PROBE(name, task, about) DTRACE_PROBE3(aco, name, (task)->id, about, (task)->fn)
 #else

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Text that signal handlers may print, too: without malloc, and without stdio unless asked for. */
-#include "internal.h"
+/* Prints text without malloc(), and without stdio unless into a stream: in signal handlers, too. */
+#include "base/self.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * Accepting and connecting, and files to sockets: calls that know neither MSG_DONTWAIT nor
- * RWF_NOWAIT.
- */
-#include "call.h"
+/* Calls that know neither MSG_DONTWAIT nor RWF_NOWAIT: accept, connect, shutdown and sendfile. */
+#include "io/call.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +12,7 @@
 
 /* ==== Files to sockets ======================================================================= */
 
-/* A system call that waits unless O_NONBLOCK is set, which it is for that time. */
+/* Makes a system call with O_NONBLOCK set, as nothing else keeps it from waiting. */
 static ssize_t without_waiting(call_t *call, try_t try)
 {
     aco_i_lock_fd(call->entry);
@@ -25,12 +22,11 @@ static ssize_t without_waiting(call_t *call, try_t try)
         aco_i_libc.fcntl(call->fd, F_SETFL, flags | O_NONBLOCK);
     }
     ssize_t result = try(call);
-    int error = errno;
+    KEEP_ERRNO();
     if (is_blocking) {
         aco_i_libc.fcntl(call->fd, F_SETFL, flags);
     }
     aco_i_unlock_fd(call->entry);
-    errno = error;
     return result;
 }
 
@@ -55,13 +51,11 @@ static ssize_t do_sendfile(call_t *call)
 
 static ssize_t try_sendfile(call_t *call)
 {
-    if ((call->done != 0 || call->has_waited) && !aco_i_may_go_on(call)) {
-        return -1;
-    }
-    return without_waiting(call, do_sendfile);
+    return may_go_on(call) ? without_waiting(call, do_sendfile) : -1;
 }
 
-/* Has a part of a file read, by a helper if need be: sendfile() would wait for the disk. */
+/* Brings the next part of a file into the page cache, by a helper if need be: sendfile() would wait
+ * for the disk. */
 static void fetch(int fd, const int64_t *offset)
 {
     char byte;
@@ -76,7 +70,7 @@ ssize_t aco_sendfile(int fd, int in, int64_t *offset, size_t sz)
 {
     sendfile_t s = {{.fd = fd, .entry = aco_i_fd(fd)}, in, offset, sz};
     if (!is_in_task() || s.call.entry == NULL) {
-        return do_sendfile(&s.call);
+        return lacks_entry(&s.call) ? -1 : do_sendfile(&s.call);
     }
     moment_t moment;
     int before = errno;
@@ -89,8 +83,8 @@ ssize_t aco_sendfile(int fd, int in, int64_t *offset, size_t sz)
             return result < 0 && s.call.done == 0 ? -1 : (ssize_t)s.call.done;
         }
         s.call.done += (size_t)result;
-        if (s.call.done < sz && aco_i_is_pipe(fd)) {
-            break; /* what fits is all that the kernel moves */
+        if (s.call.done < sz && file_kind(fd) == S_IFIFO) {
+            break; /* the kernel moves only what fits */
         }
     } while (s.call.done < sz);
     return (ssize_t)s.call.done;
@@ -100,16 +94,12 @@ ssize_t aco_sendfile(int fd, int in, int64_t *offset, size_t sz)
 
 static ssize_t try_accept(call_t *call)
 {
-    struct pollfd polled = {call->fd, POLLIN, 0};
-    int is_listener = 0;
-    socklen_t sz = sizeof(is_listener);
-    getsockopt(call->fd, SOL_SOCKET, SO_ACCEPTCONN, &is_listener, &sz);
-    if (!is_listener) {
+    if (socket_option(call->fd, SO_ACCEPTCONN) != 1) {
         return aco_i_libc.accept4(call->fd, call->addr, call->addr_sz,
                                   call->flags); /* fails at once */
     }
-    aco_i_lock_fd(call->entry); /* poll() is right only if no other task accepts meanwhile */
-    int result = aco_i_libc.poll(&polled, 1, 0);
+    aco_i_lock_fd(call->entry); /* no other task may accept between poll() and accept4() */
+    int result = events_now(call->fd, POLLIN);
     if (result > 0) {
         result = aco_i_libc.accept4(call->fd, call->addr, call->addr_sz, call->flags);
     } else if (result == 0) {
@@ -124,16 +114,13 @@ int aco_i_accept(int fd, struct sockaddr *addr, socklen_t *addr_sz, int flags, i
 {
     call_t call = {.fd = fd, .entry = aco_i_fd(fd), .addr = addr, .addr_sz = addr_sz};
     if (!is_in_task() || call.entry == NULL || (flags & ~(SOCK_CLOEXEC | SOCK_NONBLOCK)) != 0) {
-        return aco_i_libc.accept4(fd, addr, addr_sz, flags);
+        return lacks_entry(&call) ? -1 : aco_i_libc.accept4(fd, addr, addr_sz, flags);
     }
     call.flags = flags;
-    int protocol = 0;
-    socklen_t sz = sizeof(protocol);
     moment_t moment;
     int accepted = (int)until_done(&call, EPOLLIN, try_accept, &moment);
     if (accepted >= 0) {
-        getsockopt(accepted, SOL_SOCKET, SO_PROTOCOL, &protocol, &sz); /* 0 of local ones */
-        aco_i_own(accepted, protocol == IPPROTO_TCP, is_ours);
+        aco_i_adopt_fd(accepted, socket_option(accepted, SO_PROTOCOL) == IPPROTO_TCP, is_ours);
     }
     return accepted;
 }
@@ -148,35 +135,36 @@ static ssize_t do_connect(call_t *call)
     return aco_i_libc.connect(call->fd, call->addr, *call->addr_sz);
 }
 
-/* After connect() has said that it goes on by itself; called again, it tells how that ended. 0, or
- * -1 with errno. A shutdown has ended it by ECONNRESET: then another call would begin anew. */
+/* Waits for the end of a connect() that goes on by itself. 0: another call reports how it ended; or
+ * -1 with errno. ECONNRESET: a shutdown has ended it, and another call would begin anew. */
 static int wait_for_connection(call_t *call, moment_t since)
 {
-    int error = errno, failure = 0;
-    socklen_t sz = sizeof(failure);
+    int error = errno;
     if (aco_i_wait_to_retry(call, EPOLLOUT, since) != 1) {
         errno = errno == EAGAIN ? error : errno;
         return -1;
     }
-    getsockopt(call->fd, SOL_SOCKET, SO_ERROR, &failure, &sz);
-    if (failure != 0 && failure != ECONNRESET) {
-        without_waiting(call, do_connect); /* so that the socket may connect again */
+    int failure = socket_option(call->fd, SO_ERROR);
+    if (failure > 0) {
+        if (failure != ECONNRESET) {
+            without_waiting(call, do_connect); /* so that the socket may connect again */
+        }
+        errno = failure;
     }
-    errno = failure;
     return failure == 0 ? 0 : -1;
 }
 
-/* While the queue of a local socket is full. */
+/* Waits a little, as the queue of a local socket is full; 0: try again, or -1 with errno. */
 static int wait_for_queue(call_t *call, moment_t since)
 {
     if (call->until == 0) {
-        int64_t patience = aco_i_patience(call->fd, call->entry, EPOLLOUT);
-        call->until = patience == NO_DEADLINE ? NO_DEADLINE : aco_i_after(patience);
+        int64_t wait_limit = aco_i_wait_limit(call->fd, call->entry, EPOLLOUT);
+        call->until = wait_limit == NO_DEADLINE ? NO_DEADLINE : aco_i_after(wait_limit);
     }
     if (aco_i_pause(call) != 0) {
         return -1;
     }
-    if (aco_i_moment(call->entry).ct_closed != since.ct_closed) {
+    if (was_closed(call->entry, since)) {
         errno = EBADF;
         return -1;
     }
@@ -188,7 +176,7 @@ int aco_connect(int fd, const struct sockaddr *addr, socklen_t addr_sz)
     call_t call = {.fd = fd, .entry = aco_i_fd(fd), .addr_sz = &addr_sz};
     call.addr = (struct sockaddr *)(uintptr_t)addr;
     if (!is_in_task() || call.entry == NULL) {
-        return aco_i_libc.connect(fd, addr, addr_sz);
+        return lacks_entry(&call) ? -1 : aco_i_libc.connect(fd, addr, addr_sz);
     }
     for (int before = errno;;) {
         moment_t moment = aco_i_moment(call.entry);

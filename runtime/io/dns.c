@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Name look-ups. libc's block, and the calls that they make are its own, so helper threads make
- * them; numeric addresses need none. All that a look-up uses is its own, so that a deadline ends
- * the wait for it at once.
+ * Name look-ups. libc's functions block inside libc, so helper threads call them; numeric addresses
+ * need no helper. A look-up uses only memory of its own, so that a deadline ends the wait for it at
+ * once.
  */
-#include "internal.h"
+#include "io/io.h"
 
 #include <errno.h>
 #include <netdb.h>
 #include <string.h>
 #include <sys/socket.h>
 
-/* For an outcome other than WAIT_EVENT. */
+/* The EAI_ error of an outcome other than WAIT_EVENT. */
 static int error_of(outcome_t outcome)
 {
     aco_i_result(outcome);
@@ -81,11 +81,9 @@ int aco_getaddrinfo(const char *node, const char *service, const struct addrinfo
     if (outcome != WAIT_EVENT) {
         return error_of(outcome);
     }
-    int system_error = errno;
     *list = l->error == 0 ? l->list : *list;
     error = l->error;
-    aco_i_release(l);
-    errno = system_error;
+    release_keeping_errno(l);
     return error;
 }
 
@@ -137,14 +135,13 @@ int aco_getnameinfo(const struct sockaddr *address, socklen_t address_sz, char *
     if (outcome != WAIT_EVENT) {
         return error_of(outcome);
     }
-    int error = r->error, system_error = errno;
+    int error = r->error;
     if (error == 0 && host_sz != 0) {
         memcpy(host, r->host, r->host_sz);
     }
     if (error == 0 && service_sz != 0) {
         memcpy(service, r->service, r->service_sz);
     }
-    aco_i_release(r);
-    errno = system_error;
+    release_keeping_errno(r);
     return error;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Files. What is in the page cache is read at once; all else that may wait for a disk is done by
- * helper threads, since a file is always ready to epoll.
+ * Files. Bytes in the page cache are read at once; helper threads do all else that may wait for a
+ * disk, since epoll takes a file for always ready.
  */
-#include "internal.h"
+#include "io/io.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,13 +20,13 @@
 
 /* ==== Reading and writing ==================================================================== */
 
-/* What is left of a read or a write. */
+/* The rest of a read or a write. */
 typedef struct {
     int fd, is_write;
-    const fd_t *entry; /* NULL: the number is none */
+    const fd_t *entry; /* NULL: it has none */
     moment_t since;
     int64_t offset; /* -1: that of the descriptor */
-    void *copy;     /* of the bytes, where buffers lie on a stack that others use meanwhile */
+    void *copy;     /* of the bytes, if a buffer lies on a stack that others use meanwhile */
     size_t sz;      /* bytes left */
     ssize_t result;
     int ct;
@@ -54,13 +54,11 @@ static transfer_t *new_transfer(int fd, int is_write, const struct iovec *iov, i
 
 static void free_transfer(transfer_t *t)
 {
-    int error = errno;
-    aco_i_release(t->copy);
-    aco_i_release(t);
-    errno = error;
+    release_keeping_errno(t->copy);
+    release_keeping_errno(t);
 }
 
-/* After `sz` bytes have been read. */
+/* Skips the first `sz` bytes, which were read. */
 static void advance(transfer_t *t, size_t sz)
 {
     t->sz -= sz;
@@ -79,8 +77,8 @@ static void *do_transfer(void *arg)
     struct iovec whole = {t->copy, t->sz};
     const struct iovec *iov = t->copy != NULL ? &whole : t->iov;
     int ct = t->copy != NULL ? 1 : t->ct;
-    if (t->entry != NULL && aco_i_moment(t->entry).ct_closed != t->since.ct_closed) {
-        errno = EBADF; /* closed before its turn came; the number may be another file's */
+    if (was_closed(t->entry, t->since)) {
+        errno = EBADF; /* closed before its turn came; the descriptor may be another file's */
     } else if (t->offset < 0) {
         t->result = (t->is_write ? aco_i_libc.writev : aco_i_libc.readv)(t->fd, iov, ct);
     } else {
@@ -103,7 +101,7 @@ static void copy_bytes(transfer_t *t, size_t sz)
     }
 }
 
-/* 0, or -1 with ENOMEM. */
+/* Makes a copy if a buffer lies on a stack that others use; 0, or -1 with ENOMEM. */
 static int copy_if_moved(transfer_t *t)
 {
     const aco_task_t *self = aco_self();
@@ -140,13 +138,15 @@ static ssize_t transfer_by_helper(transfer_t *t)
     return t->result;
 }
 
-static ssize_t read_cached(int fd, const struct iovec *iov, int ct, int64_t offset)
+/* No function of libc: some lack it, and its name depends on the size of offsets. */
+ssize_t aco_i_move_at_once(int fd, int is_write, const struct iovec *iov, int ct, int64_t offset)
 {
     unsigned long low = (unsigned long)offset, high = (unsigned long)((uint64_t)offset >> 32);
-    return (ssize_t)syscall(SYS_preadv2, (long)fd, iov, (long)ct, low, high, (long)RWF_NOWAIT);
+    return (ssize_t)syscall(is_write ? SYS_pwritev2 : SYS_preadv2, (long)fd, iov, (long)ct, low,
+                            high, (long)RWF_NOWAIT);
 }
 
-/* Whether a helper may do what could not be done at once; EINVAL: Linux before 4.14 may say so. */
+/* Whether a helper may do what was not done at once; EINVAL: from Linux before 4.14. */
 static int must_wait(void)
 {
     return errno == EAGAIN || errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL;
@@ -155,7 +155,7 @@ static int must_wait(void)
 ssize_t aco_i_file_read(int fd, const struct iovec *iov, int ct, int64_t offset)
 {
     int error = errno;
-    ssize_t got = read_cached(fd, iov, ct, offset);
+    ssize_t got = aco_i_move_at_once(fd, 0, iov, ct, offset);
     if (got == 0 || (got > 0 && (size_t)got == size_of(iov, ct)) || (got < 0 && !must_wait())) {
         return got;
     }
@@ -168,10 +168,10 @@ ssize_t aco_i_file_read(int fd, const struct iovec *iov, int ct, int64_t offset)
         return got > 0 ? got : -1;
     }
     size_t done = 0;
-    while (got > 0) { /* the rest is at its end, or not cached */
+    while (got > 0) { /* the rest is not cached, or there is none */
         done += (size_t)got;
         advance(t, (size_t)got);
-        got = read_cached(fd, t->iov, t->ct, t->offset);
+        got = aco_i_move_at_once(fd, 0, t->iov, t->ct, t->offset);
     }
     if (got < 0 && must_wait()) {
         errno = error;
@@ -181,7 +181,7 @@ ssize_t aco_i_file_read(int fd, const struct iovec *iov, int ct, int64_t offset)
     return done == 0 ? got : (ssize_t)done + (got > 0 ? got : 0);
 }
 
-/* Not tried at once: then it might be done in two parts, with others between them. */
+/* A helper writes all: a try at once may write a part, and other writes could come between. */
 ssize_t aco_i_file_write(int fd, const struct iovec *iov, int ct, int64_t offset)
 {
     if (ct < 0 || ct > IOV_MAX) {
@@ -221,13 +221,28 @@ ssize_t aco_pwrite(int fd, const void *buffer, size_t sz, int64_t offset)
 
 typedef struct {
     int fd, flags;
+    int is_long; /* it may wait for others, and is for a helper of that kind */
     mode_t mode;
     char path[];
 } opening_t;
 
+/* Whether opening may last: that of a FIFO until its other end is opened, that of a terminal until
+ * its line is there. */
+static int may_last(const opening_t *opening)
+{
+    struct stat status;
+    return (opening->flags & (O_NONBLOCK | O_PATH | O_DIRECTORY)) == 0 &&
+           stat(opening->path, &status) == 0 &&
+           (S_ISFIFO(status.st_mode) || S_ISCHR(status.st_mode));
+}
+
 static void *do_open(void *arg)
 {
     opening_t *opening = (opening_t *)arg;
+    if (!opening->is_long && may_last(opening)) {
+        opening->is_long = 1;
+        return opening;
+    }
     opening->fd = aco_i_libc.open(opening->path, opening->flags, opening->mode);
     return opening;
 }
@@ -259,17 +274,19 @@ int aco_open(const char *path, int flags, ...)
         errno = ENOMEM;
         return -1;
     }
-    *opening = (opening_t){-1, flags, mode};
+    *opening = (opening_t){.fd = -1, .flags = flags, .mode = mode};
     memcpy(opening->path, path, path_sz);
     void *result;
     outcome_t outcome = aco_i_offload(HELPERS_FOR_FILES, do_open, opening, discard_opening,
                                       &result);
+    if (outcome == WAIT_EVENT && opening->is_long) {
+        outcome = aco_i_offload(HELPERS_FOR_LONG, do_open, opening, discard_opening, &result);
+    }
     if (outcome != WAIT_EVENT) {
         return aco_i_result(outcome);
     }
-    int fd = opening->fd, error = errno;
-    aco_i_release(opening);
-    errno = error;
+    int fd = opening->fd;
+    release_keeping_errno(opening);
     return fd;
 }
 
@@ -284,7 +301,7 @@ typedef struct {
 static void *do_fsync(void *arg)
 {
     syncing_t *s = (syncing_t *)arg;
-    if (s->entry != NULL && aco_i_moment(s->entry).ct_closed != s->since.ct_closed) {
+    if (was_closed(s->entry, s->since)) {
         errno = EBADF; /* closed before its turn came */
     } else {
         s->result = aco_i_libc.fsync(s->fd);
@@ -305,8 +322,7 @@ int aco_fsync(int fd)
         s->since = aco_i_moment(s->entry);
     }
     outcome_t outcome = aco_i_offload(HELPERS_FOR_FILES, do_fsync, s, NULL, &ignored);
-    int result = outcome == WAIT_EVENT ? s->result : aco_i_result(outcome), error = errno;
-    aco_i_release(s);
-    errno = error;
+    int result = outcome == WAIT_EVENT ? s->result : aco_i_result(outcome);
+    release_keeping_errno(s);
     return result;
 }

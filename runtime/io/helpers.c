@@ -5,11 +5,11 @@
  * helper that has been idle for some seconds ends.
  *
  * A job lies on the heap. Until a helper takes it, its task may withdraw it; after that, the task
- * waits for its end, or, where all that the job uses is the job's own, drops it: then the helper
- * discards it. A helper of a dropped job touches nothing of the runtime, which may end before it.
+ * waits for its end, or drops it if the job can be discarded, which the helper then does. A helper
+ * of a dropped job touches nothing of the runtime, which may end before it.
  */
-#include "internal.h"
-#include "probes.h"
+#include "base/probes.h"
+#include "io/io.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -23,7 +23,7 @@ typedef struct {
     void *arg; /* and then its result */
     void (*discard)(void *);
     aco_task_t *task; /* that waits; NULL: it has dropped the job */
-    int error;        /* errno, to begin with and then at the end */
+    int error;        /* errno, before `fn` and then after it */
     int is_done;
 } job_t;
 
@@ -71,7 +71,7 @@ static job_t *next_job(helpers_t *helpers)
     return (job_t *)node->item;
 }
 
-/* Called and left with the lock held. */
+/* Does a job. The lock is held, but not while `fn` runs. */
 static void do_job(helpers_t *helpers, job_t *job)
 {
     unsigned ct_forks = aco_i_ct_forks;
@@ -79,7 +79,7 @@ static void do_job(helpers_t *helpers, job_t *job)
     errno = job->error;
     job->arg = job->fn(job->arg);
     int error = errno;
-    if (aco_i_ct_forks != ct_forks) { /* a child, whose only thread ends here */
+    if (aco_i_ct_forks != ct_forks) { /* `fn` has forked, and this is the child's only thread */
         exit(EXIT_SUCCESS);
     }
     aco_i_libc.pthread_mutex_lock(&helpers->mutex);
@@ -89,7 +89,7 @@ static void do_job(helpers_t *helpers, job_t *job)
     int is_claimed = task != NULL && aco_i_claim(task, WAIT_EVENT);
     aco_i_libc.pthread_mutex_unlock(&helpers->mutex);
     if (is_claimed) {
-        aco_i_make_ready(task); /* and the task frees the job */
+        aco_i_make_ready(task); /* it frees the job */
     } else if (task == NULL) {
         job->discard(job->arg);
         aco_i_release(job);
@@ -123,7 +123,8 @@ static void *run_helper(void *arg)
     return NULL;
 }
 
-/* Signals go to the threads of the program, except those that a fault sends. */
+/* Starts a helper; 0, or -1. It blocks signals, which go to the program's threads, but not those of
+ * faults. */
 static int start_helper(helpers_t *helpers)
 {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
@@ -140,7 +141,7 @@ static int start_helper(helpers_t *helpers)
     return error == 0 ? 0 : -1;
 }
 
-/* Sees to it that what is queued will be taken; 0: there is no helper. */
+/* Wakes or starts a helper for what was queued; 0: there is none. */
 static int call_helper(helpers_t *helpers)
 {
     if (helpers->ct_queued <= helpers->ct_idle) {
@@ -223,7 +224,7 @@ READS_RACILY size_t aco_i_ct_idle_helpers(const runtime_t *runtime)
 
 /* ==== Tasks ================================================================================== */
 
-/* Waits for a queued job with the lock held, which is released. A job that has begun and can't be
+/* Waits for a queued job. The lock is held, and released. A job that has begun and can't be
  * discarded is waited for in any case. `*job` is NULL after it was dropped. */
 static outcome_t wait_for(helpers_t *helpers, job_t **job, reason_t reason)
 {
@@ -265,7 +266,7 @@ static job_t *new_job(aco_task_t *self, void *(*fn)(void *), void *arg, void (*d
     return job;
 }
 
-/* Queues a job of the running task and leaves the lock held; 0: there is no helper for it. */
+/* Queues a job of the running task, and returns 1 with the lock held; 0: there is no helper. */
 static int enqueue_job(helpers_t *helpers, job_t *job)
 {
     node_t *node = &job->task->node;
@@ -294,7 +295,7 @@ outcome_t aco_i_offload(helpers_kind_t kind, void *(*fn)(void *), void *arg,
         *result = fn(arg);
         return WAIT_EVENT;
     }
-    self->loop->ct_offloads++;
+    self->loop->counts.ct_offloads++;
     ACO_I_PROBE(offload, self, fn);
     outcome_t outcome = wait_for(helpers, &job, reasons[kind]);
     if (job == NULL) {
@@ -312,9 +313,7 @@ outcome_t aco_i_offload(helpers_kind_t kind, void *(*fn)(void *), void *arg,
 
 void *aco_offload(void *(*fn)(void *), void *arg)
 {
-    if (fn == NULL) {
-        aco_i_misuse_of("aco_offload", "the function is NULL: pass one for a helper to run");
-    }
+    need(fn, "aco_offload", "the function is NULL: pass one for a helper to run");
     const aco_task_t *self = aco_self();
     check_argument("aco_offload", arg);
     if (self != NULL && IS_STRESS && is_moved(self, arg)) {

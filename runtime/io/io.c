@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Input and output. Each call is tried so that the kernel does not wait; if it would have, the task
- * does. Nobody's O_NONBLOCK is touched: sockets are told by MSG_DONTWAIT, and other descriptors by
- * RWF_NOWAIT, or by poll() where they don't know that. Outside of tasks a call is the system's.
+ * does. Sockets are tried with MSG_DONTWAIT, other files with RWF_NOWAIT, or after poll() if they
+ * don't know that; only a write to an eventfd sets O_NONBLOCK, for a moment. Outside tasks, a call
+ * is libc's.
  */
-#include "call.h"
+#include "io/call.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,11 +22,12 @@
 #include <unistd.h>
 
 #define GENERAL_WAY -2 /* instead of what a call returns */
-#define WINDOW 16      /* buffers that are sent at a time after a first part was */
+#define WINDOW 16      /* buffers per try, once a part was moved */
 #define PAGE_SZ 4096   /* divides the size of a page everywhere */
 #define TTY_CHUNK 256u /* bytes that fit when poll() says POLLOUT */
 
-/* What is left of the buffers after the first `done` bytes, as far as it fits; how many. */
+/* Fills `window` with the buffers after the first `done` bytes, as far as they fit; returns how
+ * many. */
 static int rest_of(struct iovec window[WINDOW], const call_t *call)
 {
     size_t done = call->done;
@@ -42,48 +44,41 @@ static int rest_of(struct iovec window[WINDOW], const call_t *call)
     return ct;
 }
 
-/* Whether there is something to be moved; if not, the kernel says at once what is wrong. */
+/* Whether there are bytes to move; if not, the kernel reports at once what is wrong. */
 static int may_wait_for(const struct iovec *iov, int ct)
 {
     return iov != NULL && ct > 0 && ct <= IOV_MAX && size_of(iov, ct) != 0;
 }
 
-/* ==== What is no socket ====================================================================== */
+/* ==== Other files than sockets =============================================================== */
 
-/* The kind of its file, of S_IFMT; 0: it has none. */
-static mode_t kind_of(int fd)
-{
-    struct stat status;
-    return fstat(fd, &status) == 0 ? status.st_mode & S_IFMT : 0;
-}
-
-/* Bytes of a write that do not wait once poll() has said POLLOUT. */
+/* Bytes that fit for sure when poll() reports POLLOUT. */
 static size_t sure_sz(int fd)
 {
-    return isatty(fd) ? TTY_CHUNK : aco_i_is_pipe(fd) ? PIPE_BUF : SIZE_MAX;
+    return isatty(fd) ? TTY_CHUNK : file_kind(fd) == S_IFIFO ? PIPE_BUF : SIZE_MAX;
 }
 
-/* Of a FIFO, which does not know RWF_NOWAIT, another descriptor does not wait. Writes more than is
- * sure to fit; -1 with errno, ENXIO where there is no reader. */
+/* Writes to a FIFO, which does not know RWF_NOWAIT, by a second, nonblocking descriptor: as much as
+ * fits. -1 with errno, ENXIO if there is no reader. */
 static ssize_t write_to_fifo(int fd, const struct iovec *iov, int ct)
 {
     char name[32];
     snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
     int other = aco_i_libc.open(name, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-    ssize_t result = other < 0 ? -1 : aco_i_libc.writev(other, iov, ct);
-    int error = errno;
-    if (other >= 0) {
-        aco_i_libc.close(other);
+    if (other < 0) {
+        errno = ENXIO;
+        return -1;
     }
-    errno = other < 0 ? ENXIO : error;
+    ssize_t result = aco_i_libc.writev(other, iov, ct);
+    KEEP_ERRNO();
+    aco_i_libc.close(other);
     return result;
 }
 
-/* An eventfd takes no more than what is left of its count, of which poll() tells nothing. */
+/* An eventfd may refuse a value although poll() reports POLLOUT: its count has too little room. */
 static int is_eventfd(int fd)
 {
-    struct stat status;
-    return fstat(fd, &status) == 0 && (status.st_mode & S_IFMT) == 0;
+    return file_kind(fd) == 0;
 }
 
 static ssize_t write_nonblocking(int fd, const struct iovec *iov, int ct)
@@ -91,14 +86,13 @@ static ssize_t write_nonblocking(int fd, const struct iovec *iov, int ct)
     int flags = aco_i_libc.fcntl(fd, F_GETFL);
     aco_i_libc.fcntl(fd, F_SETFL, flags | O_NONBLOCK);
     ssize_t result = aco_i_libc.writev(fd, iov, ct);
-    int error = errno;
+    KEEP_ERRNO();
     aco_i_libc.fcntl(fd, F_SETFL, flags);
-    errno = error;
     return result;
 }
 
-/* What poll() calls full may still not wait: a pipe without a free page has room in its last one,
- * and an eventfd refuses some numbers at once. */
+/* Writes to what poll() reports as full: a pipe without a free page may have room in its last one,
+ * and an eventfd refuses some values at once. */
 static ssize_t write_to_full(int fd, const struct iovec *iov, int ct)
 {
     ssize_t result = -1;
@@ -106,18 +100,17 @@ static ssize_t write_to_full(int fd, const struct iovec *iov, int ct)
     if (is_eventfd(fd)) {
         return write_nonblocking(fd, iov, ct);
     }
-    if (aco_i_is_pipe(fd)) {
+    if (file_kind(fd) == S_IFIFO) {
         result = write_to_fifo(fd, iov, ct);
         errno = result < 0 && errno == ENXIO ? EAGAIN : errno;
     }
     return result;
 }
 
-/* For what does not know RWF_NOWAIT. What another process takes away between the two calls makes
- * the thread wait. */
+/* Moves bytes where RWF_NOWAIT is not known. The thread waits if another process takes the bytes,
+ * or the room, between poll() and the call. */
 static ssize_t when_polled(const call_t *call, const struct iovec *iov, int ct, int events)
 {
-    struct pollfd polled = {call->fd, (short)events, 0};
     size_t most = events == POLLOUT && size_of(iov, ct) > TTY_CHUNK ? sure_sz(call->fd) : SIZE_MAX;
     while (ct > 1 && iov->iov_len == 0) {
         iov++;
@@ -131,27 +124,28 @@ static ssize_t when_polled(const call_t *call, const struct iovec *iov, int ct, 
         }
     }
     aco_i_lock_fd(call->entry);
-    ssize_t result = aco_i_libc.poll(&polled, 1, 0);
-    if (result == 0) {
+    int polled = events_now(call->fd, events);
+    ssize_t result = polled;
+    if (polled == 0) {
         errno = EAGAIN;
         result = events == POLLOUT ? write_to_full(call->fd, iov, ct) : -1;
-    } else if (result > 0) {
+    } else if (polled > 0) {
         result = events == POLLIN          ? aco_i_libc.readv(call->fd, iov, ct)
                  : size_of(iov, ct) > most ? aco_i_libc.writev(call->fd, &chunk, 1)
                  : is_eventfd(call->fd)    ? write_nonblocking(call->fd, iov, ct)
                                            : aco_i_libc.writev(call->fd, iov, ct);
     }
     aco_i_unlock_fd(call->entry);
-    if (result == 0 && call->has_waited && (polled.revents & POLLHUP) != 0 &&
-        !aco_i_is_pipe(call->fd)) {
-        errno = EIO; /* who waits for a terminal is told so; who comes later sees an end */
+    if (result == 0 && call->has_waited && (polled & POLLHUP) != 0 &&
+        file_kind(call->fd) != S_IFIFO) {
+        errno = EIO; /* of a terminal, for a call that waits; a later one sees an end */
         return -1;
     }
     return result;
 }
 
-/* /dev/zero and its like stop where another thread wants the processor, if they must not wait. They
- * never do. */
+/* /dev/zero and similar stop early, under RWF_NOWAIT, if another thread wants the processor. They
+ * never wait. */
 static int is_memory(int fd)
 {
     struct stat status;
@@ -163,8 +157,7 @@ static ssize_t move_no_socket(const call_t *call, const struct iovec *iov, int c
     if (events == POLLOUT && size_of(iov, ct) == 0) {
         return aco_i_libc.write(call->fd, iov->iov_base, 0); /* does not wait */
     }
-    ssize_t result = events == POLLIN ? preadv2(call->fd, iov, ct, -1, RWF_NOWAIT)
-                                      : pwritev2(call->fd, iov, ct, -1, RWF_NOWAIT);
+    ssize_t result = aco_i_move_at_once(call->fd, events == POLLOUT, iov, ct, -1);
     if (result > 0 && result % PAGE_SZ == 0 && (size_t)result < size_of(iov, ct) &&
         events == POLLIN && is_memory(call->fd)) {
         return aco_i_libc.readv(call->fd, iov, ct);
@@ -173,13 +166,13 @@ static ssize_t move_no_socket(const call_t *call, const struct iovec *iov, int c
         return result;
     }
     int error = errno;
-    mode_t kind = kind_of(call->fd);
+    int kind = file_kind(call->fd);
     if (kind == S_IFREG || kind == S_IFBLK) {
         return events == POLLIN ? aco_i_file_read(call->fd, iov, ct, -1)
                                 : aco_i_file_write(call->fd, iov, ct, -1);
     }
     errno = error;
-    if (error != EAGAIN && kind == S_IFSOCK) { /* the number was another file's */
+    if (error != EAGAIN && kind == S_IFSOCK) { /* the hint was about another file */
         struct msghdr msg = {.msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = (size_t)ct};
         aco_i_set_no_socket(call->entry, 0);
         return events == POLLIN ? aco_i_libc.recvmsg(call->fd, &msg, MSG_DONTWAIT)
@@ -228,7 +221,7 @@ static ssize_t try_read(call_t *call)
     return move_no_socket(call, call->iov, call->iov_ct, POLLIN);
 }
 
-/* Receives once, and tells if that left nothing. */
+/* Receives once, and notes it if that left nothing. */
 static inline ssize_t receive(call_t *call, try_t try)
 {
     moment_t moment;
@@ -238,13 +231,6 @@ static inline ssize_t receive(call_t *call, try_t try)
         aco_i_set_drained(call->entry, moment);
     }
     return result;
-}
-
-static int is_stream(int fd)
-{
-    int type = 0;
-    socklen_t sz = sizeof(type);
-    return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &sz) == 0 && type == SOCK_STREAM;
 }
 
 static ssize_t try_rest(call_t *call)
@@ -258,36 +244,32 @@ static ssize_t try_rest(call_t *call)
 static int is_short(const call_t *call, ssize_t result, size_t sz)
 {
     return (call->flags & MSG_WAITALL) != 0 && result > 0 && (size_t)result < sz &&
-           is_stream(call->fd);
+           socket_option(call->fd, SO_TYPE) == SOCK_STREAM;
 }
 
 static int is_tcp(int fd)
 {
-    int protocol = 0;
-    socklen_t sz = sizeof(protocol);
-    return getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &sz) == 0 && protocol == IPPROTO_TCP;
+    return socket_option(fd, SO_PROTOCOL) == IPPROTO_TCP;
 }
 
-/* Whether TCP has nothing more to receive. What has come counts then; an error is left for the next
- * call. Local sockets forget it. */
+/* Whether a TCP connection has ended, and nothing is unread. The call then returns what has come;
+ * an error stays for the next one. Local sockets don't keep theirs. */
 static int is_at_end(const call_t *call)
 {
-    struct pollfd polled = {call->fd, POLLRDHUP, 0};
     int ct_unread = 0;
-    return aco_i_libc.poll(&polled, 1, 0) > 0 && is_tcp(call->fd) &&
+    return events_now(call->fd, POLLRDHUP) > 0 && is_tcp(call->fd) &&
            ioctl(call->fd, FIONREAD, &ct_unread) == 0 && ct_unread == 0;
 }
 
-/* Looks again and again until `sz` bytes are there, or no more can come: TCP alone does that. */
+/* Peeks until `sz` bytes are there, or no more can come: TCP alone does that. */
 static ssize_t peek_whole(call_t *call, ssize_t result, size_t sz, try_t try)
 {
-    struct pollfd polled = {call->fd, POLLRDHUP, 0};
     while ((size_t)result < sz && is_tcp(call->fd)) {
         moment_t moment = aco_i_moment(call->entry);
         ssize_t now = try(call);
         if (now > result) {
             result = now;
-        } else if (now < result || aco_i_libc.poll(&polled, 1, 0) != 0 ||
+        } else if (now < result || events_now(call->fd, POLLRDHUP) != 0 ||
                    aco_i_wait_to_retry(call, EPOLLIN, moment) != 1) {
             break;
         }
@@ -311,22 +293,19 @@ static ssize_t receive_rest(call_t *call, ssize_t result, size_t sz, try_t try)
     return (ssize_t)call->done;
 }
 
-/* Receives the rest of `sz` bytes. What has come before an error or the end counts. */
+/* Receives the rest of `sz` bytes. Bytes that came before an error or the end count. */
 static ssize_t receive_whole(call_t *call, ssize_t result, size_t sz, try_t try)
 {
-    int before = errno;
-    result = (call->flags & MSG_PEEK) != 0 ? peek_whole(call, result, sz, try)
-                                           : receive_rest(call, result, sz, try);
-    errno = before;
-    return result;
+    KEEP_ERRNO();
+    return (call->flags & MSG_PEEK) != 0 ? peek_whole(call, result, sz, try)
+                                         : receive_rest(call, result, sz, try);
 }
 
-/* Only inotify and fanotify wait if asked for no bytes. */
+/* Whether a read of no bytes waits: only those of inotify and fanotify do. */
 static int waits_for_none(int fd)
 {
     char name[32], target[64];
-    struct stat status;
-    if (fstat(fd, &status) != 0 || (status.st_mode & S_IFMT) != 0) {
+    if (file_kind(fd) != 0) {
         return 0;
     }
     snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
@@ -337,8 +316,7 @@ static int waits_for_none(int fd)
 
 static ssize_t try_none(call_t *call)
 {
-    struct pollfd polled = {call->fd, POLLIN, 0};
-    if (aco_i_libc.poll(&polled, 1, 0) == 0) {
+    if (events_now(call->fd, POLLIN) == 0) {
         errno = EAGAIN;
         return -1;
     }
@@ -349,18 +327,18 @@ static ssize_t try_none(call_t *call)
 static inline fd_t *simple_entry(int fd)
 {
     fd_t *entry = is_in_task() ? aco_i_fd(fd) : NULL;
-    return entry != NULL && aco_i_is_simple(entry) ? entry : NULL;
+    return entry != NULL && aco_i_is_plain_tcp(entry) ? entry : NULL;
 }
 
 /* Receives from a TCP connection as most calls do, with small frames while the task waits. Returns
- * what the call does; GENERAL_WAY: another way does it, as there is a timeout or an end. */
+ * the call's result; GENERAL_WAY: another way is needed for a timeout, O_NONBLOCK or an end. */
 static inline __attribute__((always_inline)) ssize_t receive_simply(int fd, fd_t *entry, void *buf,
                                                                     size_t sz)
 {
     moment_t moment = aco_i_moment(entry);
     for (uint32_t ct_closed = moment.ct_closed; moment.ct_closed == ct_closed;
          moment = aco_i_moment(entry)) {
-        if (!aco_i_is_simple(entry)) {
+        if (!aco_i_is_plain_tcp(entry)) {
             return GENERAL_WAY;
         }
         if (!aco_i_is_drained(entry)) {
@@ -374,10 +352,10 @@ static inline __attribute__((always_inline)) ssize_t receive_simply(int fd, fd_t
             }
             int error = errno;
             errno = before;
-            if (error == ENOTSOCK) { /* the number is another file's now */
+            if (error == ENOTSOCK) { /* the descriptor is another file's now */
                 return GENERAL_WAY;
             }
-        } else if (aco_i_patience(fd, entry, EPOLLIN) != NO_DEADLINE) {
+        } else if (aco_i_wait_limit(fd, entry, EPOLLIN) != NO_DEADLINE) {
             return GENERAL_WAY;
         } else if (aco_i_wait_for(fd, entry, EPOLLIN, moment, NO_DEADLINE) < 0) {
             return -1;
@@ -387,12 +365,12 @@ static inline __attribute__((always_inline)) ssize_t receive_simply(int fd, fd_t
     return -1;
 }
 
-/* Not inlined, so that the frames of the simple way are small. */
+/* Not inlined: that keeps the frames of the simple way small. */
 static __attribute__((noinline)) ssize_t read_generally(int fd, void *buf, size_t sz)
 {
     call_t call = {.fd = fd, .entry = aco_i_fd(fd), .iov_ct = 1};
     if (!is_in_task() || call.entry == NULL || (sz == 0 && !waits_for_none(fd))) {
-        return aco_i_libc.read(fd, buf, sz);
+        return lacks_entry(&call) ? -1 : aco_i_libc.read(fd, buf, sz);
     }
     struct iovec iov = {buf, sz};
     call.iov = &iov;
@@ -414,13 +392,13 @@ ssize_t aco_readv(int fd, const struct iovec *iov, int ct)
 {
     call_t call = {.fd = fd, .entry = aco_i_fd(fd), .iov = iov, .iov_ct = ct};
     if (!is_in_task() || call.entry == NULL || !may_wait_for(iov, ct)) {
-        return aco_i_libc.readv(fd, iov, ct);
+        return lacks_entry(&call) ? -1 : aco_i_libc.readv(fd, iov, ct);
     }
     moment_t moment;
     return until_done(&call, EPOLLIN, try_read, &moment);
 }
 
-/* TCP waits for data also if asked for none, but then does not look for it. */
+/* Whether TCP has waited for a read of no bytes, which then returns 0 without data. */
 static int has_waited_for_none(const call_t *call)
 {
     return errno == EAGAIN && call->has_waited && is_tcp(call->fd);
@@ -434,7 +412,7 @@ ssize_t aco_recvfrom(int fd, void *buf, size_t sz, int flags, struct sockaddr *a
     call.addr = addr;
     call.addr_sz = addr_sz;
     if (!is_in_task() || call.entry == NULL) {
-        return aco_i_libc.recvfrom(fd, buf, sz, flags, addr, addr_sz);
+        return lacks_entry(&call) ? -1 : aco_i_libc.recvfrom(fd, buf, sz, flags, addr, addr_sz);
     }
     int before = errno;
     ssize_t result = receive(&call, try_recv);
@@ -459,7 +437,7 @@ ssize_t aco_recvmsg(int fd, struct msghdr *msg, int flags)
 {
     call_t call = {.fd = fd, .flags = flags, .entry = aco_i_fd(fd), .msg = msg};
     if (!is_in_task() || call.entry == NULL) {
-        return aco_i_libc.recvmsg(fd, msg, flags);
+        return lacks_entry(&call) ? -1 : aco_i_libc.recvmsg(fd, msg, flags);
     }
     moment_t moment;
     int before = errno;
@@ -473,7 +451,7 @@ ssize_t aco_recvmsg(int fd, struct msghdr *msg, int flags)
         return 0;
     }
     if ((flags & MSG_WAITALL) == 0 || result <= 0 || msg->msg_controllen != 0) {
-        return result; /* descriptors that came along end what is received at once */
+        return result; /* control data, as of descriptors, ends what is received at once */
     }
     call.iov = msg->msg_iov;
     call.iov_ct = (int)msg->msg_iovlen;
@@ -499,7 +477,7 @@ ssize_t aco_read_all(int fd, void *buf, size_t sz)
 
 static ssize_t try_sendmsg(call_t *call)
 {
-    if ((call->done != 0 || call->has_waited) && !aco_i_may_go_on(call)) {
+    if (!may_go_on(call)) {
         return -1;
     }
     if (call->done == 0) {
@@ -512,7 +490,7 @@ static ssize_t try_sendmsg(call_t *call)
 
 static ssize_t try_send(call_t *call)
 {
-    if ((call->done != 0 || call->has_waited) && !aco_i_may_go_on(call)) {
+    if (!may_go_on(call)) {
         return -1;
     }
     int no_signal = call->done != 0 ? MSG_NOSIGNAL : 0;
@@ -537,7 +515,7 @@ static ssize_t try_write(call_t *call)
     return move_no_socket(call, window, ct, POLLOUT);
 }
 
-/* Sends until all `sz` bytes are gone, as a call does that may wait. What is gone counts. */
+/* Sends all `sz` bytes, as a blocking call does. Bytes sent before an error count. */
 static inline ssize_t send_whole(call_t *call, size_t sz, try_t try)
 {
     moment_t moment;
@@ -556,7 +534,7 @@ static inline ssize_t send_whole(call_t *call, size_t sz, try_t try)
     return (ssize_t)call->done;
 }
 
-/* Sends once on a TCP connection, as most calls do. Returns what the call does if that is all;
+/* Sends once on a TCP connection, as most calls do. Returns the call's result if that is all;
  * GENERAL_WAY: the call has to go on after the first `*done` bytes. */
 static ssize_t send_simply(int fd, const void *buf, size_t sz, int flags, size_t *done)
 {
@@ -581,7 +559,7 @@ static __attribute__((noinline)) ssize_t write_generally(int fd, const void *buf
     struct iovec iov = {(void *)(uintptr_t)buf, sz};
     call_t call = {.fd = fd, .entry = aco_i_fd(fd), .iov = &iov, .iov_ct = 1, .done = done};
     if (!is_in_task() || call.entry == NULL) {
-        return aco_i_libc.write(fd, buf, sz);
+        return lacks_entry(&call) ? -1 : aco_i_libc.write(fd, buf, sz);
     }
     return send_whole(&call, sz, try_write);
 }
@@ -598,7 +576,7 @@ ssize_t aco_writev(int fd, const struct iovec *iov, int ct)
     struct msghdr msg = {.msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = (size_t)ct};
     call_t call = {.fd = fd, .entry = aco_i_fd(fd), .iov = iov, .iov_ct = ct, .msg = &msg};
     if (!is_in_task() || call.entry == NULL || !may_wait_for(iov, ct)) {
-        return aco_i_libc.writev(fd, iov, ct);
+        return lacks_entry(&call) ? -1 : aco_i_libc.writev(fd, iov, ct);
     }
     return send_whole(&call, size_of(iov, ct), try_write);
 }
@@ -610,7 +588,7 @@ static __attribute__((noinline)) ssize_t send_generally(int fd, const void *buf,
     call_t call = {.fd = fd, .flags = flags, .entry = aco_i_fd(fd), .iov = &iov, .iov_ct = 1};
     call.done = done;
     if (!is_in_task() || call.entry == NULL) {
-        return aco_i_libc.send(fd, buf, sz, flags);
+        return lacks_entry(&call) ? -1 : aco_i_libc.send(fd, buf, sz, flags);
     }
     return send_whole(&call, sz, try_send);
 }
@@ -627,7 +605,9 @@ ssize_t aco_sendmsg(int fd, const struct msghdr *msg, int flags)
     call_t call = {.fd = fd, .flags = flags, .entry = aco_i_fd(fd)};
     if (!is_in_task() || call.entry == NULL || msg == NULL || msg->msg_iovlen > IOV_MAX ||
         (msg->msg_iov == NULL && msg->msg_iovlen != 0)) {
-        return aco_i_libc.sendmsg(fd, msg, flags); /* which says at once what is wrong */
+        return lacks_entry(&call)
+                   ? -1
+                   : aco_i_libc.sendmsg(fd, msg, flags); /* which reports at once what is wrong */
     }
     call.iov = msg->msg_iov;
     call.iov_ct = (int)msg->msg_iovlen;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Listening and dialling by name. */
-#include "internal.h"
+/* Listens and dials by name. */
+#include "io/io.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define MAX_ADDRESSES 32
 #define NEXT_AFTER 250000000 /* ns from one attempt to the next; RFC 8305 */
 #define BACKLOG 4096         /* the kernel takes what it allows */
 
@@ -23,7 +22,7 @@ typedef struct {
     int is_per_thread; /* by SO_REUSEPORT */
 } network_t;
 
-/* Where a host and a port or a path lead. */
+/* The addresses of a host and a port, or of a path. */
 typedef struct {
     struct addrinfo *found; /* to be freed; NULL: a path */
     struct addrinfo path;
@@ -63,7 +62,7 @@ static int find_path(const char *path, addresses_t *addresses)
     }
     addr->sun_family = AF_UNIX;
     memcpy(addr->sun_path, path, sz + 1);
-    if (path[0] == '@') { /* no file: begins with a zero byte, and has none at its end */
+    if (path[0] == '@') { /* an abstract name begins with a zero byte, and has none at its end */
         addr->sun_path[0] = '\0';
         sz--;
     }
@@ -73,14 +72,15 @@ static int find_path(const char *path, addresses_t *addresses)
     return 0;
 }
 
-/* Whether it is a number beyond all ports, of which getaddrinfo() takes the lower bits. */
+/* Whether it is a number above all ports: getaddrinfo() would take its lower bits. */
 static int is_no_port(const char *service)
 {
     size_t ct_digits = strspn(service, "0123456789");
     return service[ct_digits] == '\0' && (ct_digits > 5 || atoi(service) > UINT16_MAX);
 }
 
-/* Parts "HOST:PORT", "[HOST]:PORT" or ":PORT"; a copy of the host, and where the port begins. */
+/* Splits "HOST:PORT", "[HOST]:PORT" or ":PORT": copies the host and returns the port, or NULL if it
+ * is none of these. */
 static const char *parse_address(const char *address, char host[NI_MAXHOST])
 {
     const char *colon = strrchr(address, ':');
@@ -95,7 +95,7 @@ static const char *parse_address(const char *address, char host[NI_MAXHOST])
         begin++;
         end--;
     } else if (memchr(begin, ':', (size_t)(end - begin)) != NULL) {
-        return NULL; /* an address of IPv6 without brackets */
+        return NULL; /* an IPv6 address without brackets */
     }
     if (end - begin >= NI_MAXHOST || is_no_port(colon + 1)) {
         return NULL;
@@ -105,8 +105,8 @@ static const char *parse_address(const char *address, char host[NI_MAXHOST])
     return colon + 1;
 }
 
-/* Whether the process, or the machine, has no descriptors for files and sockets that a look-up
- * needs. libc takes a file that it can't open for one without names. */
+/* Whether the process, or the machine, has no descriptor left for a look-up; errno says which. libc
+ * takes a file that it can't open for one without names. */
 static int lacks_descriptors(void)
 {
     int fds[2];
@@ -165,24 +165,15 @@ const char *aco_lookup_error(void)
 
 static void free_addresses(addresses_t *addresses)
 {
-    int error = errno;
+    KEEP_ERRNO();
     if (addresses->found != NULL) {
         freeaddrinfo(addresses->found);
     }
-    errno = error;
 }
 
 static const struct addrinfo *first_of(const addresses_t *addresses)
 {
     return addresses->found != NULL ? addresses->found : &addresses->path;
-}
-
-static int close_with_error(int fd)
-{
-    int error = errno;
-    aco_close(fd);
-    errno = error;
-    return -1;
 }
 
 static void set(int fd, int level, int option)
@@ -217,9 +208,10 @@ static int listen_at(const network_t *network, const struct addrinfo *address)
     }
     if (bind(fd, address->ai_addr, address->ai_addrlen) != 0 ||
         (address->ai_socktype == SOCK_STREAM && listen(fd, BACKLOG) != 0)) {
-        return close_with_error(fd);
+        close_keeping_errno(fd);
+        return -1;
     }
-    aco_i_own(fd, 0, 1);
+    aco_i_adopt_fd(fd, 0, 1);
     return fd;
 }
 
@@ -232,7 +224,7 @@ int aco_listen(const char *network_name, const char *address)
     if (find(network_name, address, 1, &network, &addresses) != 0) {
         return -1;
     }
-    /* Without a host the address of IPv6 is for both families: it comes first. */
+    /* Without a host, the IPv6 address serves both families: it comes first. */
     int fd = -1;
     for (int round = 0; fd < 0 && round < 2; round++) {
         for (const struct addrinfo *a = first_of(&addresses); fd < 0 && a != NULL; a = a->ai_next) {
@@ -249,27 +241,52 @@ int aco_listen(const char *network_name, const char *address)
 /* ==== Dialling =============================================================================== */
 
 typedef struct {
-    const struct addrinfo *addresses[MAX_ADDRESSES];
-    struct pollfd pending[MAX_ADDRESSES]; /* attempts that have not ended */
-    int ct, ct_begun, ct_pending;
+    const struct addrinfo *first;
+    const struct addrinfo
+        *next[2];           /* addresses not begun with: of the first one's family, others */
+    int turn;               /* in `next` */
+    struct pollfd *pending; /* attempts that have not ended */
+    int ct_pending;
     int error; /* of the first attempt that failed */
 } dial_t;
 
-/* Families take turns, beginning with that of the first address. */
-static void order(dial_t *dial, const struct addrinfo *first)
+/* Skips addresses of the other family. */
+static void skip(dial_t *dial, int turn)
 {
-    const struct addrinfo *next[2] = {first, first};
-    for (int turn = 0; dial->ct < MAX_ADDRESSES && (next[0] != NULL || next[1] != NULL);
-         turn = !turn) {
-        const struct addrinfo *a = next[turn];
-        while (a != NULL && (a->ai_family != first->ai_family) != turn) {
-            a = a->ai_next;
-        }
-        if (a != NULL) {
-            dial->addresses[dial->ct++] = a;
-        }
-        next[turn] = a == NULL ? NULL : a->ai_next;
+    const struct addrinfo **next = &dial->next[turn];
+    while (*next != NULL && ((*next)->ai_family != dial->first->ai_family) != turn) {
+        *next = (*next)->ai_next;
     }
+}
+
+/* 0, or -1 with ENOMEM. */
+static int begin_dial(dial_t *dial, const struct addrinfo *first)
+{
+    size_t ct = 0;
+    for (const struct addrinfo *a = first; a != NULL; a = a->ai_next) {
+        ct++;
+    }
+    *dial = (dial_t){.first = first, .next = {first, first}};
+    skip(dial, 1);
+    dial->pending = (struct pollfd *)aco_i_allocate(ct * sizeof(*dial->pending));
+    errno = dial->pending == NULL ? ENOMEM : errno;
+    return dial->pending == NULL ? -1 : 0;
+}
+
+static int has_next(const dial_t *dial)
+{
+    return dial->next[0] != NULL || dial->next[1] != NULL;
+}
+
+/* Takes the next address: families take turns, beginning with that of the first address. */
+static const struct addrinfo *take_next(dial_t *dial)
+{
+    dial->turn = dial->next[dial->turn] != NULL ? dial->turn : !dial->turn;
+    const struct addrinfo *a = dial->next[dial->turn];
+    dial->next[dial->turn] = a->ai_next;
+    skip(dial, dial->turn);
+    dial->turn = !dial->turn;
+    return a;
 }
 
 static void fail(dial_t *dial, int error)
@@ -277,10 +294,10 @@ static void fail(dial_t *dial, int error)
     dial->error = dial->error != 0 ? dial->error : error;
 }
 
-/* Begins the next attempt; the descriptor if it succeeds at once, or else -1. */
+/* Begins the next attempt; returns its descriptor if it succeeds at once, or else -1. */
 static int begin(dial_t *dial)
 {
-    const struct addrinfo *a = dial->addresses[dial->ct_begun++];
+    const struct addrinfo *a = take_next(dial);
     int flags = SOCK_CLOEXEC | SOCK_NONBLOCK;
     int fd = socket(a->ai_family, a->ai_socktype | flags, a->ai_protocol);
     if (fd < 0) {
@@ -290,7 +307,7 @@ static int begin(dial_t *dial)
     if (is_tcp(a)) {
         set(fd, IPPROTO_TCP, TCP_NODELAY);
     }
-    aco_i_own(fd, is_tcp(a), 1);
+    aco_i_adopt_fd(fd, is_tcp(a), 1);
     if (aco_i_libc.connect(fd, a->ai_addr, a->ai_addrlen) == 0) {
         return fd;
     }
@@ -303,20 +320,20 @@ static int begin(dial_t *dial)
     return -1;
 }
 
-/* Looks at the attempts that have ended; the descriptor of one that succeeded, or -1. */
+/* Looks at the attempts that have ended; returns the descriptor of one that succeeded, or -1. */
 static int collect(dial_t *dial)
 {
     for (int i = dial->ct_pending - 1; i >= 0; i--) {
-        int error = 0, fd = dial->pending[i].fd;
-        socklen_t sz = sizeof(error);
+        int fd = dial->pending[i].fd;
         if (dial->pending[i].revents == 0) {
             continue;
         }
         dial->pending[i] = dial->pending[--dial->ct_pending];
-        if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &sz) == 0 && error == 0) {
+        int error = socket_option(fd, SO_ERROR);
+        if (error == 0) {
             return fd;
         }
-        fail(dial, error);
+        fail(dial, error < 0 ? errno : error);
         aco_close(fd);
     }
     return -1;
@@ -324,7 +341,7 @@ static int collect(dial_t *dial)
 
 static int wait_for_attempts(dial_t *dial)
 {
-    int64_t next = dial->ct_begun < dial->ct ? aco_i_after(NEXT_AFTER) : NO_DEADLINE;
+    int64_t next = has_next(dial) ? aco_i_after(NEXT_AFTER) : NO_DEADLINE;
     if (aco_self() != NULL) {
         return aco_i_poll(dial->pending, (nfds_t)dial->ct_pending, next);
     }
@@ -334,8 +351,8 @@ static int wait_for_attempts(dial_t *dial)
 static int dial_all(dial_t *dial)
 {
     int fd = -1, is_due = 1;
-    while (fd < 0 && (dial->ct_pending != 0 || dial->ct_begun < dial->ct)) {
-        if (dial->ct_begun < dial->ct && (is_due || dial->ct_pending == 0)) {
+    while (fd < 0 && (dial->ct_pending != 0 || has_next(dial))) {
+        if (has_next(dial) && (is_due || dial->ct_pending == 0)) {
             is_due = 0;
             fd = begin(dial);
             continue;
@@ -357,15 +374,20 @@ static int dial_all(dial_t *dial)
     return fd;
 }
 
-/* Nothing tells when the full queue of a local socket no longer is; aco_connect() copes. */
+/* Dials a path by aco_connect(), since no event reports that the full queue of a local socket has
+ * room again. */
 static int dial_path(const struct addrinfo *a)
 {
     int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, 0);
     if (fd < 0) {
         return -1;
     }
-    aco_i_own(fd, 0, 1);
-    return aco_connect(fd, a->ai_addr, a->ai_addrlen) == 0 ? fd : close_with_error(fd);
+    aco_i_adopt_fd(fd, 0, 1);
+    if (aco_connect(fd, a->ai_addr, a->ai_addrlen) != 0) {
+        close_keeping_errno(fd);
+        return -1;
+    }
+    return fd;
 }
 
 int aco_dial(const char *network_name, const char *address)
@@ -381,9 +403,9 @@ int aco_dial(const char *network_name, const char *address)
     if (network.family == AF_UNIX) {
         fd = dial_path(&addresses.path);
     } else {
-        dial_t dial = {.ct = 0};
-        order(&dial, addresses.found);
-        fd = dial_all(&dial);
+        dial_t dial;
+        fd = begin_dial(&dial, addresses.found) != 0 ? -1 : dial_all(&dial);
+        release_keeping_errno(dial.pending);
         if (fd >= 0) {
             aco_i_libc.fcntl(fd, F_SETFL, aco_i_libc.fcntl(fd, F_GETFL) & ~O_NONBLOCK);
         }

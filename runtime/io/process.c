@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Ends of child processes, and signals. The end of one process makes its pidfd readable. For any of
- * several, and for a stop, a helper waits without taking what it finds: that is left to the task,
- * so no child is lost to a task that has given up.
+ * Waits for child processes and signals. The end of a process makes its pidfd readable. For any of
+ * several, and for a stop, a helper waits with WNOWAIT, and the task takes what it finds: so no
+ * child is lost if the task has given up.
  */
-#include "internal.h"
+#include "io/io.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -44,21 +44,18 @@ static int wait_by_helper(idtype_t type, id_t id, int options)
     if (outcome != WAIT_EVENT) {
         return aco_i_result(outcome);
     }
-    int got = w->result, error = errno;
-    aco_i_release(w);
-    errno = error;
+    int got = w->result;
+    release_keeping_errno(w);
     return got;
 }
 
-/* Of a child that can be waited for alone; -1: it can't. */
+/* Opens the pidfd of a child that can be waited for alone; -1: it can't. */
 static int open_child(idtype_t type, id_t id, int options)
 {
 #ifdef SYS_pidfd_open
     if (type == P_PID && (options & (WSTOPPED | WCONTINUED)) == 0) {
-        int error = errno;
-        int fd = (int)syscall(SYS_pidfd_open, id, 0);
-        errno = error;
-        return fd;
+        KEEP_ERRNO();
+        return (int)syscall(SYS_pidfd_open, id, 0);
     }
 #endif
     return -1;
@@ -70,9 +67,8 @@ int aco_i_wait_for_children(idtype_t type, id_t id, int options)
     if (fd < 0) {
         return wait_by_helper(type, id, options);
     }
-    int result = aco_wait_fd(fd, POLLIN) < 0 ? -1 : 0, error = errno;
-    aco_close(fd);
-    errno = error;
+    int result = aco_wait_fd(fd, POLLIN) < 0 ? -1 : 0;
+    close_keeping_errno(fd);
     return result;
 }
 
@@ -112,11 +108,9 @@ int aco_wait_signal(const sigset_t *set, siginfo_t *info)
     if (fd < 0) {
         return -1;
     }
-    do { /* others may wait for the same, and be first */
+    do { /* others may wait for the same signal, and be first */
         got = aco_wait_fd(fd, POLLIN) < 0 ? -1 : aco_i_libc.sigtimedwait(set, info, &at_once);
     } while (got < 0 && (errno == EAGAIN || errno == EINTR));
-    int error = errno;
-    aco_close(fd);
-    errno = error;
+    close_keeping_errno(fd);
     return got;
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Buffered readers. Bytes `begin` to `end` of the buffer were read and not yet taken; they come
- * first for every call. Only aco_read() waits, and nothing else is half done then, so a call that
- * fails leaves the reader as a call that reads less would.
+ * Buffered readers. Bytes `begin` to `end` of the buffer were read, but not taken yet; every call
+ * takes them first. Only aco_read() waits, and nothing else is half done then, so a call that fails
+ * leaves the reader as a call that reads less would.
  */
-#include "internal.h"
+#include "io/io.h"
 
 #include <errno.h>
 #include <string.h>
@@ -65,7 +65,7 @@ static size_t idle_sz(const aco_reader_t *reader)
     return !reader->is_own ? reader->sz : reader->most < FIRST_SZ ? reader->most : FIRST_SZ;
 }
 
-/* The size that the buffer is to have before more is read: an own one doubles where it is full. */
+/* The buffer's size for the next read: a buffer of the reader's own doubles when it is full. */
 static size_t next_sz(const aco_reader_t *reader)
 {
     size_t sz = held(reader);
@@ -147,7 +147,7 @@ static ssize_t fill_up_to(aco_reader_t *reader, size_t sz)
     return 1;
 }
 
-/* The result of a call that has read `result` instead of what it needs. */
+/* The result of a call whose last read returned `result`, before it had all that it needs. */
 static int fail(const aco_reader_t *reader, ssize_t result)
 {
     if (result == 0 && held(reader) != 0) {

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Where tasks are: backtraces of those that do not run, from what their coroutines keep, and of
- * those that do, which their threads tell in a signal handler. Memory of tasks is read by a system
- * call that fails where there is none any more, since their threads go on meanwhile.
+ * Finds backtraces of tasks: of suspended ones from what their coroutines keep, of running ones in
+ * a signal handler on their threads. A system call that fails where there is no memory any more
+ * reads the tasks, since their threads go on meanwhile.
  */
-#include "internal.h"
+#include "observe/observe.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -15,58 +13,15 @@
 #include <unistd.h>
 
 #define COPY_SZ ((size_t)32 << 10) /* bytes of a stack, from its innermost frame on */
-#define WALK(place, copy)                                                                          \
+#define WALK(backtrace, copy)                                                                      \
     {                                                                                              \
-        .pcs = (place)->pcs, .most = ACO_I_MOST_FRAMES, .copy = (copy), .copy_sz = COPY_SZ         \
+        .pcs = (backtrace)->pcs, .most = ACO_I_MOST_FRAMES, .copy = (copy), .copy_sz = COPY_SZ     \
     }
 #define CHUNK_SZ ((size_t)4096)
 #define ANSWER_TIME 1000000000 /* ns that a thread has to answer */
 
-/* Where the system call below is missing or forbidden: write() fails as it does. */
-static size_t read_by_pipe(char *to, const char *from, size_t sz)
-{
-    size_t done = 0;
-    int fds[2];
-    if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) != 0) {
-        return 0;
-    }
-    while (done < sz) {
-        size_t room = CHUNK_SZ - ((uintptr_t)(from + done) & (CHUNK_SZ - 1));
-        ssize_t ct = aco_i_libc.write(fds[1], from + done, room < sz - done ? room : sz - done);
-        if (ct <= 0 || aco_i_libc.read(fds[0], to + done, (size_t)ct) != ct) {
-            break;
-        }
-        done += (size_t)ct;
-    }
-    aco_i_libc.close(fds[0]);
-    aco_i_libc.close(fds[1]);
-    return done;
-}
-
-size_t aco_i_read_memory(void *to, const void *from, size_t sz)
-{
-    int error = errno;
-    long ct = -1;
-#ifdef SYS_process_vm_readv
-    struct iovec local = {to, sz}, remote = {(void *)(uintptr_t)from, sz};
-    ct = syscall(SYS_process_vm_readv, (long)getpid(), &local, 1L, &remote, 1L, 0L);
-    if (ct >= 0 || errno == EFAULT) {
-        errno = error;
-        return ct < 0 ? 0 : (size_t)ct;
-    }
-#endif
-    ct = (long)read_by_pipe((char *)to, (const char *)from, sz);
-    errno = error;
-    return (size_t)ct;
-}
-
-static int read_struct(void *to, const void *from, size_t sz)
-{
-    return from != NULL && aco_i_read_memory(to, from, sz) == sz;
-}
-
-/* A copy of a stack from its byte `low` on, whose bytes are at `from`; pages that can't be read, a
- * guard page, say, are zeros. */
+/* Copies a stack from address `low` on, whose bytes are at `from`; pages that can't be read, a
+ * guard page, say, become zeros. */
 static aco_i_stack_t copy_stack(uintptr_t low, const char *from, size_t sz,
                                 const aco_i_walk_t *walk)
 {
@@ -91,10 +46,10 @@ static void add_frames(aco_i_walk_t *walk, const aco_i_registers_t *registers,
                              &walk->is_whole);
 }
 
-static void set_place(aco_i_place_t *place, const aco_i_walk_t *walk)
+static void set_backtrace(aco_i_backtrace_t *backtrace, const aco_i_walk_t *walk)
 {
-    place->ct = walk->ct;
-    place->stack_use = walk->stack_use;
+    backtrace->ct = walk->ct;
+    backtrace->stack_use = walk->stack_use;
 }
 
 /* Adds the frames of a suspended coroutine, in place or saved out, and what it uses of its stack.
@@ -103,7 +58,7 @@ static aco_t *add_suspended(const aco_t *at, aco_i_walk_t *walk)
 {
     aco_t co;
     aco_share_stack_t share;
-    if (!read_struct(&co, at, sizeof(co)) || !read_struct(&share, co.share_stack, sizeof(share))) {
+    if (!READ_STRUCT(&co, at) || !READ_STRUCT(&share, co.share_stack)) {
         return NULL;
     }
     aco_i_registers_t registers = {(uintptr_t)co.reg[ACO_REG_IDX_RETADDR],
@@ -124,7 +79,7 @@ static aco_t *add_suspended(const aco_t *at, aco_i_walk_t *walk)
     return co.main_co;
 }
 
-/* Adds a coroutine that was suspended and those that have resumed it, up to that of the task. */
+/* Adds a suspended coroutine and those that have resumed it, up to that of the task. */
 static void add_all_suspended(const aco_t *co, const aco_t *last, aco_i_walk_t *walk)
 {
     int is_last = 0;
@@ -132,28 +87,29 @@ static void add_all_suspended(const aco_t *co, const aco_t *last, aco_i_walk_t *
         is_last = co == last;
         co = walk->ct < walk->most ? add_suspended(co, walk) : NULL;
     }
-    walk->stack_use = is_last ? walk->stack_use : 0; /* of the task's own */
+    walk->stack_use = is_last ? walk->stack_use : 0; /* that of the task's own */
 }
 
-/* aco_i_wait() switches in several places, which are all the same to its callers. */
-static void leave_out_wait(aco_i_place_t *place)
+/* Makes tasks alike that wait by different switches in aco_i_wait(). */
+static void leave_out_wait(aco_i_backtrace_t *backtrace)
 {
-    for (int i = 0; i < place->ct && i < 4; i++) {
-        if (aco_i_function_at(place->pcs[i]) == (uintptr_t)aco_i_wait) {
-            place->ct -= i + 1;
-            memmove(place->pcs, place->pcs + i + 1, (size_t)place->ct * sizeof(place->pcs[0]));
+    for (int i = 0; i < backtrace->ct && i < 4; i++) {
+        if (aco_i_function_at(backtrace->pcs[i]) == (uintptr_t)aco_i_wait) {
+            backtrace->ct -= i + 1;
+            memmove(backtrace->pcs, backtrace->pcs + i + 1,
+                    (size_t)backtrace->ct * sizeof(backtrace->pcs[0]));
             return;
         }
     }
 }
 
-void aco_i_place_of(const aco_task_t *task, aco_i_place_t *place)
+void aco_i_backtrace_of(const aco_task_t *task, aco_i_backtrace_t *backtrace)
 {
     static char copy[COPY_SZ];
-    aco_i_walk_t walk = WALK(place, copy);
+    aco_i_walk_t walk = WALK(backtrace, copy);
     add_all_suspended(task->suspended, task->co, &walk);
-    set_place(place, &walk);
-    leave_out_wait(place);
+    set_backtrace(backtrace, &walk);
+    leave_out_wait(backtrace);
 }
 
 /* ==== Tasks that run ========================================================================= */
@@ -176,7 +132,7 @@ aco_i_registers_t aco_i_interrupted(const void *ucontext)
 #endif
 }
 
-/* Adds the frames of the caller's thread that are on the stack below `top`. */
+/* Adds the frames of the caller's thread on the stack that ends at `top`. */
 static void add_running(const aco_i_registers_t *registers, uintptr_t top, aco_i_walk_t *walk)
 {
     size_t sz = registers->sp < top ? top - registers->sp : 0;
@@ -185,7 +141,7 @@ static void add_running(const aco_i_registers_t *registers, uintptr_t top, aco_i
     walk->stack_use = sz;
 }
 
-/* Adds those of what has resumed the running coroutine of a task, up to the task's own. */
+/* Adds the coroutines that have resumed the running one of a task, up to the task's own. */
 static void add_resumers(const aco_task_t *task, aco_i_walk_t *walk)
 {
     if (aco_gtls_co != task->co) {
@@ -194,23 +150,23 @@ static void add_resumers(const aco_task_t *task, aco_i_walk_t *walk)
 }
 
 static void find_running(const aco_task_t *task, const aco_i_registers_t *registers,
-                         aco_i_place_t *place, char *copy, size_t copy_sz)
+                         aco_i_backtrace_t *backtrace, char *copy, size_t copy_sz)
 {
     const aco_t *co = aco_gtls_co;
-    aco_i_walk_t walk = WALK(place, copy);
+    aco_i_walk_t walk = WALK(backtrace, copy);
     walk.copy_sz = copy_sz;
     if (co != NULL && co->share_stack != NULL && registers->sp != 0) {
         add_running(registers, (uintptr_t)co->share_stack->align_retptr, &walk);
         add_resumers(task, &walk);
     }
-    set_place(place, &walk);
+    set_backtrace(backtrace, &walk);
 }
 
-void aco_i_place_here(const aco_task_t *task, const aco_i_registers_t *registers,
-                      aco_i_place_t *place)
+void aco_i_backtrace_here(const aco_task_t *task, const aco_i_registers_t *registers,
+                          aco_i_backtrace_t *backtrace)
 {
     static char copy[8 * COPY_SZ]; /* frames of a stack that has overflowed may be large */
-    find_running(task, registers, place, copy, sizeof(copy));
+    find_running(task, registers, backtrace, copy, sizeof(copy));
 }
 
 void aco_i_walk_here(const aco_task_t *task, const aco_i_registers_t *registers, uintptr_t low,
@@ -219,7 +175,7 @@ void aco_i_walk_here(const aco_task_t *task, const aco_i_registers_t *registers,
     const aco_share_stack_t *shared = aco_gtls_co == NULL ? NULL : aco_gtls_co->share_stack;
     uintptr_t sp = registers->sp;
     if (shared != NULL && sp - (uintptr_t)shared->ptr < shared->sz) {
-        /* The return address of the outermost frame is behind the others. */
+        /* The return address of the outermost frame is above the others. */
         add_running(registers, (uintptr_t)shared->align_retptr + sizeof(void *), walk);
         int is_whole = walk->is_whole;
         if (task != NULL) {
@@ -228,25 +184,26 @@ void aco_i_walk_here(const aco_task_t *task, const aco_i_registers_t *registers,
         walk->is_whole = is_whole && walk->ct < walk->most;
     } else if (sp >= low && sp < top) {
         add_running(registers, top, walk);
-    } else { /* still that of another task */
+    } else { /* in a switch: the stack is still that of another task */
         walk->pcs[walk->ct++] = registers->pc;
         walk->is_whole = 0;
     }
 }
 
-/* What a thread is asked, and its answer. */
+/* The question to a thread, and its answer. */
 enum { NO_QUESTION, ASKED, ANSWERS, ANSWERED };
 static struct {
     int state; /* atomic */
     const loop_t *loop;
     const aco_task_t *task;
-    aco_i_place_t place;
+    aco_i_backtrace_t backtrace;
     char copy[COPY_SZ];
 } question;
 
 static void answer(int signal, siginfo_t *info, void *ucontext)
 {
-    int error = errno, asked = ASKED;
+    KEEP_ERRNO();
+    int asked = ASKED;
     const loop_t *loop = aco_i_loop;
     (void)signal;
     (void)info;
@@ -256,35 +213,26 @@ static void answer(int signal, siginfo_t *info, void *ucontext)
         int is_meant = question.loop == loop && question.task == loop->running;
         if (is_meant) {
             aco_i_registers_t registers = aco_i_interrupted(ucontext);
-            find_running(loop->running, &registers, &question.place, question.copy, COPY_SZ);
+            find_running(loop->running, &registers, &question.backtrace, question.copy, COPY_SZ);
         }
         __atomic_store_n(&question.state, is_meant ? ANSWERED : ASKED, __ATOMIC_RELEASE);
     }
-    errno = error;
 }
 
-/* SIGURG, since it is ignored by default; 0 if the program uses it for something else. */
+/* Takes SIGURG, since that is ignored by default; 0 if the program has a use of its own for it. */
 static int take_signal(void)
 {
     struct sigaction action = {.sa_sigaction = answer,
                                .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
-    struct sigaction former;
     sigemptyset(&action.sa_mask);
-    if (sigaction(SIGURG, NULL, &former) != 0) {
-        return 0;
-    }
-    if ((former.sa_flags & SA_SIGINFO) && former.sa_sigaction == answer) {
-        return 1;
-    }
-    return !(former.sa_flags & SA_SIGINFO) && former.sa_handler == SIG_DFL &&
-           sigaction(SIGURG, &action, NULL) == 0;
+    return aco_i_take_signal(SIGURG, &action);
 }
 
-void aco_i_ask_place(loop_t *loop, const aco_task_t *task, aco_i_place_t *place)
+void aco_i_ask_backtrace(loop_t *loop, const aco_task_t *task, aco_i_backtrace_t *backtrace)
 {
     int64_t until = aco_i_clock() + ANSWER_TIME;
     int asked = ASKED;
-    *place = (aco_i_place_t){.ct = 0};
+    *backtrace = (aco_i_backtrace_t){.ct = 0};
     if (!take_signal()) {
         return;
     }
@@ -301,6 +249,6 @@ void aco_i_ask_place(loop_t *loop, const aco_task_t *task, aco_i_place_t *place)
         asked = ASKED;
         aco_i_libc.poll(NULL, 0, 1);
     }
-    *place = question.place;
+    *backtrace = question.backtrace;
     __atomic_store_n(&question.state, NO_QUESTION, __ATOMIC_RELAXED);
 }

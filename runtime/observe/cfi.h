@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What cfi.c and unwind.c share: call-frame information. */
+/* Call-frame information, as modules.c and cfi.c read it for unwind.c. */
 #ifndef ACO_RUNTIME_CFI_H
 #define ACO_RUNTIME_CFI_H
 
-#include "internal.h"
+#include "observe/observe.h"
 
-/* DWARF's numbers of registers; R_PC is the return address's. */
+/* DWARF's numbers of registers. */
 #if defined(__x86_64__)
 enum { R_BP = 6, R_SP = 7 };
 #elif defined(__i386__)
@@ -21,7 +21,7 @@ enum { R_SP = 13, R_BP = 11 };
 
 typedef const unsigned char *bytes_t;
 
-/* A number of 7 bits a byte, the lowest first; the sign of a signed one is in the last byte. */
+/* Takes a LEB128 number: 7 bits a byte, the lowest first. */
 static inline uintptr_t take_leb(bytes_t *at, int is_signed)
 {
     uintptr_t value = 0;
@@ -48,7 +48,7 @@ static inline uintptr_t take_sleb(bytes_t *at)
     return take_leb(at, 1);
 }
 
-/* An integer of `sz` bytes. */
+/* Takes an integer of `sz` bytes. */
 static inline uintptr_t take_fixed(bytes_t *at, size_t sz, int is_signed)
 {
     uint64_t value = 0;
@@ -70,6 +70,24 @@ static inline bytes_t skip_block(bytes_t *at)
     return block;
 }
 
+/* The description of a function in .eh_frame. */
+typedef struct {
+    bytes_t initial, initial_end, program, end; /* instructions: the CIE's, then its own */
+    uintptr_t function;                         /* its address */
+    uintptr_t code_step, data_step;             /* factors of distances */
+    unsigned return_address;                    /* number of the register */
+    unsigned encoding;
+    int is_signal_frame;
+} description_t;
+
+/* Takes a pointer in one of the encodings DW_EH_PE_*; `data` is the base of DW_EH_PE_datarel. */
+HIDDEN uintptr_t aco_i_take_pointer(bytes_t *at, unsigned encoding, uintptr_t data);
+/* Reads a CIE, the part that functions have in common; 0: its form is unknown. */
+HIDDEN int aco_i_read_common(bytes_t at, description_t *d);
+/* The last entry that does not begin above `pc`, of a program without .eh_frame_hdr; NULL: none. */
+HIDDEN bytes_t aco_i_find_in_index(uintptr_t pc);
+HIDDEN int aco_i_has_index(void);
+
 typedef enum __attribute__((packed)) {
     KEPT, /* in the register */
     UNDEFINED,
@@ -85,17 +103,17 @@ typedef struct {
     uintptr_t value[CT_REGISTERS];
     unsigned cfa_register;
     uintptr_t cfa_offset;
-    bytes_t cfa_expression; /* NULL: it is register + offset */
+    bytes_t cfa_expression; /* NULL: the CFA is register + offset */
 } rules_t;
 
-/* How to get from a frame of the function with `pc` to its caller's. */
+/* The rules by which the registers of a frame's caller are found. */
 typedef struct {
     rules_t rules;
     unsigned return_address; /* number of the register */
     int is_signal_frame;
 } aco_i_row_t;
 
-/* 0: none is known. */
+/* Finds the row for an address; 0: there is none. */
 HIDDEN int aco_i_find_row(uintptr_t pc, aco_i_row_t *row);
 
 #endif

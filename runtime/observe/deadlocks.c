@@ -1,68 +1,69 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Deadlocks, and locks that are held over a wait, for the watchdog. Tasks on a cycle of needs wait
- * for ever; so do all tasks if each waits for another one to do something, and nothing else can
- * happen. As what is read changes meanwhile, all of it counts only if the next look finds it again,
- * the tasks in the same waits as before.
+ * Finds deadlocks, and locks that are held over a wait, for the watchdog. Tasks on a cycle of needs
+ * wait for ever; so do all tasks if each waits for another one to do something, and nothing else
+ * can happen. Tasks change while they are read, so what is found counts only if the next look finds
+ * it again, with the tasks in the same waits as before.
  */
-#include "knots.h"
+#include "observe/wait_graph.h"
 
 #include <dirent.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #define SECOND INT64_C(1000000000)
-#define MOST_KNOTS 256 /* that are known at a time */
-#define MOST_TOLD 32   /* tasks of a cycle */
+#define MOST_CYCLES 256 /* known at a time */
+#define MOST_SHOWN 32   /* tasks of a cycle, in a message */
 #define graph aco_i_graph
 
-/* Tasks that wait for each other. */
+/* A task of a cycle, in one of its waits. */
 typedef struct {
     const aco_task_t *task;
     uint64_t id;
     int64_t since;
 } link_t;
 
-typedef struct knot_s {
-    struct knot_s *next;
+/* Tasks that wait for each other, each for the next one. */
+typedef struct cycle_s {
+    struct cycle_s *next;
     size_t ct, sz; /* links; bytes that are mapped */
-    int is_told;
+    int is_reported;
     link_t links[];
-} knot_t;
+} cycle_t;
 
-static knot_t *knots;
-static int ct_knots;
+static cycle_t *cycles;
+static int ct_cycles;
 
 /* ==== News =================================================================================== */
 
-/* What was found at a look, by a sum of ids and times. */
+/* Waits that were found at a look, by a sum of ids and times. */
 static struct {
     uint64_t sum;
     unsigned look;
-    int is_told;
-} found[MOST_KNOTS];
+    int is_reported;
+} found[MOST_CYCLES];
 static unsigned look;
 
-/* Whether the look before this one has found it, too, and nobody was told; with `may_tell`, it is
- * told now. */
-static int is_news(uint64_t sum, int may_tell)
+/* Whether to report what was found: the look before this one has found it, too, it was not
+ * reported, and `may_report`. */
+static int is_news(uint64_t sum, int may_report)
 {
-    size_t i = 0, free = MOST_KNOTS;
-    for (; i < MOST_KNOTS && (found[i].sum != sum || found[i].look + 1 < look); i++) {
+    size_t i = 0, free = MOST_CYCLES;
+    for (; i < MOST_CYCLES && (found[i].sum != sum || found[i].look + 1 < look); i++) {
         free = found[i].look + 1 < look ? i : free;
     }
-    if (i == MOST_KNOTS) {
-        if (free != MOST_KNOTS) {
+    if (i == MOST_CYCLES) {
+        if (free != MOST_CYCLES) {
             found[free].sum = sum;
             found[free].look = look;
-            found[free].is_told = 0;
+            found[free].is_reported = 0;
         }
         return 0;
     }
     int is_again = found[i].look + 1 == look;
     found[i].look = look;
-    int is_new = is_again && !found[i].is_told && may_tell;
-    found[i].is_told |= is_new;
+    int is_new = is_again && !found[i].is_reported && may_report;
+    found[i].is_reported |= is_new;
     return is_new;
 }
 
@@ -73,12 +74,12 @@ static uint64_t sum_of(uint64_t id, int64_t since)
 
 /* ==== Messages =============================================================================== */
 
-static void put_place(aco_i_text_t *text, const aco_task_t *task)
+static void put_task(aco_i_text_t *text, const aco_task_t *task)
 {
-    aco_i_place_t place;
-    aco_i_place_of(task, &place);
-    aco_i_put_task(text, task, &place, aco_i_clock());
-    aco_i_put_frames(text, &place);
+    aco_i_backtrace_t backtrace;
+    aco_i_backtrace_of(task, &backtrace);
+    aco_i_put_task(text, task, &backtrace, aco_i_clock());
+    aco_i_put_frames(text, &backtrace);
 }
 
 static void put_need(aco_i_text_t *text, const aco_task_t *at, const aco_task_t *next)
@@ -88,62 +89,59 @@ static void put_need(aco_i_text_t *text, const aco_task_t *at, const aco_task_t 
                                           "  behind a writer that waits: "};
     aco_task_t task, needed;
     const need_t *need = aco_i_find_need(aco_i_find_waiter(at), next);
-    if (need != NULL && aco_i_read_task(at, &task) && aco_i_read_task(next, &needed)) {
-        put_place(text, &task);
+    if (need != NULL && READ_STRUCT(&task, at) && READ_STRUCT(&needed, next)) {
+        put_task(text, &task);
         aco_i_put(text, phrases[need->kind]);
         aco_i_put_title(text, &needed);
         aco_i_put(text, "\n");
     }
 }
 
-static void tell_knot(const knot_t *knot)
+static void report_cycle(const cycle_t *cycle)
 {
     aco_i_text_t text = {.fd = STDERR_FILENO};
     aco_i_find_modules();
-    aco_i_begin_places();
+    aco_i_begin_backtraces();
     aco_i_put(&text, "aco: watchdog: deadlock: these tasks wait for each other:\n");
-    for (size_t i = 0; i < knot->ct && i < MOST_TOLD; i++) {
-        put_need(&text, knot->links[i].task, knot->links[(i + 1) % knot->ct].task);
+    for (size_t i = 0; i < cycle->ct && i < MOST_SHOWN; i++) {
+        put_need(&text, cycle->links[i].task, cycle->links[(i + 1) % cycle->ct].task);
     }
-    if (knot->ct > MOST_TOLD) {
+    if (cycle->ct > MOST_SHOWN) {
         aco_i_put(&text, "and so on, in all ");
-        aco_i_put_number(&text, knot->ct, 10);
+        aco_i_put_number(&text, cycle->ct, 10);
         aco_i_put(&text, " tasks\n");
     }
-    aco_i_end_places();
+    aco_i_end_backtraces();
     aco_i_flush(&text);
 }
 
 /* ==== Cycles ================================================================================= */
 
-/* Makes a knot of the way from a waiter to where it has come back to that. */
-static void add_knot(waiter_t *last, const waiter_t *first)
+/* Makes a cycle of the way from `first` to `last`, which needs `first`. */
+static void add_cycle(waiter_t *last, const waiter_t *first)
 {
     size_t ct = 1;
     for (const waiter_t *at = last; at != first; at = &graph.waiters[at->from - 1]) {
         ct++;
     }
-    size_t sz = sizeof(knot_t) + ct * sizeof(link_t);
-    void *memory = ct_knots == MOST_KNOTS
-                       ? MAP_FAILED
-                       : mmap(NULL, sz, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    knot_t *knot = memory == MAP_FAILED ? NULL : (knot_t *)memory;
-    if (knot == NULL) {
+    size_t sz = sizeof(cycle_t) + ct * sizeof(link_t);
+    cycle_t *cycle = ct_cycles == MOST_CYCLES ? NULL : (cycle_t *)aco_i_map(sz, 0);
+    if (cycle == NULL) {
         return;
     }
-    knot->ct = ct;
-    knot->sz = sz;
+    cycle->ct = ct;
+    cycle->sz = sz;
     for (waiter_t *at = last; ct-- > 0; at = ct > 0 ? &graph.waiters[at->from - 1] : at) {
-        knot->links[ct] = (link_t){at->task, at->id, at->since};
+        cycle->links[ct] = (link_t){at->task, at->id, at->since};
         at->is_doomed = 1;
     }
-    knot->next = knots;
-    knots = knot;
-    ct_knots++;
+    cycle->next = cycles;
+    cycles = cycle;
+    ct_cycles++;
 }
 
-/* Follows needs from a task, as far as none was followed before. A cycle with tasks of a known one
- * is part of that. */
+/* Follows needs from a waiter on, as far as they were not followed before. A cycle that shares a
+ * task with a known one counts as part of that. */
 static void follow(waiter_t *start)
 {
     waiter_t *at = start;
@@ -163,7 +161,7 @@ static void follow(waiter_t *start)
             continue;
         }
         if (next->is_on_way) {
-            add_knot(at, next);
+            add_cycle(at, next);
             continue;
         }
         next->is_on_way = 1;
@@ -173,40 +171,40 @@ static void follow(waiter_t *start)
     }
 }
 
-/* Whether each of its tasks is in the same wait as before, for the next one. */
-static int is_still(const knot_t *knot)
+/* Whether each task of a cycle is in the same wait as before, for the next one. */
+static int is_still(const cycle_t *cycle)
 {
     size_t i = 0;
-    for (; i < knot->ct; i++) {
-        const link_t *link = &knot->links[i];
+    for (; i < cycle->ct; i++) {
+        const link_t *link = &cycle->links[i];
         const waiter_t *waiter = aco_i_find_waiter(link->task);
         if (waiter == NULL || waiter->id != link->id || waiter->since != link->since ||
             waiter->is_bounded ||
-            aco_i_find_need(waiter, knot->links[(i + 1) % knot->ct].task) == NULL) {
+            aco_i_find_need(waiter, cycle->links[(i + 1) % cycle->ct].task) == NULL) {
             break;
         }
     }
-    return i == knot->ct;
+    return i == cycle->ct;
 }
 
 static void look_for_cycles(void)
 {
-    for (knot_t **at = &knots; *at != NULL;) {
-        knot_t *knot = *at;
-        if (!is_still(knot)) {
-            *at = knot->next;
-            munmap(knot, knot->sz);
-            ct_knots--;
+    for (cycle_t **at = &cycles; *at != NULL;) {
+        cycle_t *cycle = *at;
+        if (!is_still(cycle)) {
+            *at = cycle->next;
+            munmap(cycle, cycle->sz);
+            ct_cycles--;
             continue;
         }
-        for (size_t i = 0; i < knot->ct; i++) {
-            aco_i_find_waiter(knot->links[i].task)->is_doomed = 1;
+        for (size_t i = 0; i < cycle->ct; i++) {
+            aco_i_find_waiter(cycle->links[i].task)->is_doomed = 1;
         }
-        if (!knot->is_told) {
-            knot->is_told = 1;
-            tell_knot(knot);
+        if (!cycle->is_reported) {
+            cycle->is_reported = 1;
+            report_cycle(cycle);
         }
-        at = &knot->next;
+        at = &cycle->next;
     }
     for (size_t i = 0; i < graph.ct_waiters; i++) {
         waiter_t *waiter = &graph.waiters[i];
@@ -218,33 +216,34 @@ static void look_for_cycles(void)
 
 /* ==== Locks that are held ==================================================================== */
 
-static void tell_holder(const waiter_t *waiter, const aco_task_t *at, const aco_task_t *holder)
+static void report_holder(const waiter_t *waiter, const aco_task_t *at, const aco_task_t *holder)
 {
     aco_i_text_t text = {.fd = STDERR_FILENO};
     aco_i_find_modules();
-    aco_i_begin_places();
+    aco_i_begin_backtraces();
     aco_i_put(&text, "aco: watchdog: a lock is held over a wait, and others want it:\n");
     put_need(&text, waiter->task, at);
-    put_place(&text, holder);
-    aco_i_end_places();
+    put_task(&text, holder);
+    aco_i_end_backtraces();
     aco_i_flush(&text);
 }
 
-/* Whether the holder has waited for longer than the limit for something else than a lock. While its thread sleeps, it has all the time to go on, and nothing to do. */
+/* Reports a holder that has waited for longer than the limit for something else than a lock. While
+ * its thread is busy, the holder may only wait for its turn, so that is not reported. */
 static void look_at_holder(const waiter_t *waiter, const aco_task_t *at, int64_t limit)
 {
-    static int64_t told_at;
+    static int64_t reported_at;
     int64_t now = aco_i_clock();
     aco_task_t holder;
-    if (!aco_i_read_task(at, &holder) || holder.loop == NULL || !is_stuck(&holder) ||
+    if (!READ_STRUCT(&holder, at) || holder.loop == NULL || !is_stuck(&holder) ||
         now - holder.since < limit) {
         return;
     }
-    int may_tell = now - told_at >= SECOND && /* once a second at most */
-                   aco_i_is_thread_asleep(holder.loop);
-    if (is_news(sum_of(holder.id, holder.since), may_tell)) {
-        told_at = now;
-        tell_holder(waiter, at, &holder);
+    int may_report = now - reported_at >= SECOND && /* once a second at most */
+                     aco_i_is_thread_asleep(holder.loop);
+    if (is_news(sum_of(holder.id, holder.since), may_report)) {
+        reported_at = now;
+        report_holder(waiter, at, &holder);
     }
 }
 
@@ -288,7 +287,7 @@ static READS_RACILY void count_stuck(const aco_task_t *task, void *arg)
     s->ct_that_may_wake += !is_found || !is_stuck(task) || task->deadline != NO_DEADLINE;
 }
 
-/* Threads of the process, or 0 if that can't be told. */
+/* The threads of the process; 0: unknown. */
 static size_t ct_threads(void)
 {
     size_t ct = 0;
@@ -302,7 +301,7 @@ static size_t ct_threads(void)
     return ct;
 }
 
-/* Those that need a task of a known cycle, as far as some rounds find them. */
+/* The waiters that need a task of a known cycle, as far as some rounds find them. */
 static size_t ct_doomed(void)
 {
     size_t ct = 0, before = SIZE_MAX;
@@ -323,11 +322,11 @@ static size_t ct_doomed(void)
 }
 
 /* Whether no loop of the process has anything to do, and there is no other thread. */
-static int is_all_asleep(const aco_i_touched_t *touched)
+static int is_all_asleep(const aco_i_held_t *held)
 {
     size_t ct = (size_t)aco_i_ct_own_threads();
-    for (size_t i = 0; i < touched->ct; i++) {
-        runtime_t *runtime = touched->runtimes[i];
+    for (size_t i = 0; i < held->ct; i++) {
+        runtime_t *runtime = held->runtimes[i];
         for (int j = 0; j < runtime->ct_loops; j++) {
             if (!__atomic_load_n(&runtime->loops[j].is_asleep, __ATOMIC_SEQ_CST) ||
                 runtime->loops[j].timer_fd >= 0) {
@@ -336,18 +335,18 @@ static int is_all_asleep(const aco_i_touched_t *touched)
         }
         ct += (size_t)runtime->ct_loops + aco_i_ct_idle_helpers(runtime);
     }
-    return touched->ct_left_out == 0 && ct_threads() == ct;
+    return held->ct_left_out == 0 && ct_threads() == ct;
 }
 
-/* Where all tasks wait for tasks, and no other thread is there that could wake one. */
-static void look_for_standstill(const aco_i_touched_t *touched)
+/* Reports that all tasks wait for tasks, and there is no other thread that could wake one. */
+static void look_for_standstill(const aco_i_held_t *held)
 {
     standstill_t s = {0, 0, 0};
-    if (!is_all_asleep(touched)) {
+    if (!is_all_asleep(held)) {
         return;
     }
-    for (size_t i = 0; i < touched->ct; i++) {
-        aco_i_each_task(touched->runtimes[i], count_stuck, &s);
+    for (size_t i = 0; i < held->ct; i++) {
+        aco_i_each_task(held->runtimes[i], count_stuck, &s);
     }
     if (s.ct == 0 || s.ct_that_may_wake != 0 || ct_doomed() == s.ct || !is_news(s.sum, 1)) {
         return;
@@ -360,20 +359,22 @@ static void look_for_standstill(const aco_i_touched_t *touched)
     aco_i_flush(&text);
 }
 
-void aco_i_look_for_knots(const aco_i_touched_t *touched, int64_t limit)
+/* In a child after fork(), all tasks are gone. */
+static void forget_cycles(void)
 {
-    look++;
-    aco_i_make_graph(touched);
-    look_for_cycles();
-    look_for_holders(limit);
-    look_for_standstill(touched);
-    aco_i_unmap_graph();
+    cycles = NULL;
+    ct_cycles = 0;
+    memset(found, 0, sizeof(found));
 }
 
-void aco_i_forget_knots(void)
+void aco_i_look_for_deadlocks(const aco_i_held_t *held, int64_t limit)
 {
-    knots = NULL;
-    ct_knots = 0;
-    aco_i_forget_graph();
-    memset(found, 0, sizeof(found));
+    static aco_i_fork_handler_t handler = {.fn = forget_cycles};
+    aco_i_at_fork(&handler);
+    look++;
+    aco_i_make_graph(held);
+    look_for_cycles();
+    look_for_holders(limit);
+    look_for_standstill(held);
+    aco_i_unmap_graph();
 }

@@ -1,35 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Signals that are about to end the process. If a task has overflowed its stack, that is told, and
- * the list of tasks is printed if the program has asked for it; then the signal does what it would
+ * Handles signals that are about to end the process: reports that a task has overflowed its stack,
+ * and prints the list of tasks if the program has asked for it; then the signal does what it would
  * have done.
  *
  * An overflow is a fault in the guard below the stack of the running coroutine. On Linux it is
  * always a SIGSEGV: SIGBUS is for mapped files. A frame that is larger than the guard, and first
  * touched below it, is not seen.
  *
- * There are two handlers, each with what it has replaced, since the program may have put one of its
- * own between them that calls the older one.
+ * There are two handlers, and each remembers the one that it has replaced: the program may have
+ * installed one of its own between them, which calls the older one.
  */
-#include "internal.h"
+#include "observe/observe.h"
 
-#include <errno.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
 #include <unistd.h>
 
 #define STACK_SZ ((size_t)128 << 10) /* bytes; for a report, where the program gave little */
 #define NEAR_END ((uintptr_t)4096)   /* bytes of a stack that an overflow may have left */
-#define PATIENCE 100                 /* times 100 ms: for another thread's report */
+#define MOST_TRIES 100               /* times 100 ms: for another thread's report */
 
 static const int signals[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
 #define CT_SIGNALS (sizeof(signals) / sizeof(signals[0]))
 
 typedef void handler_t(int number, siginfo_t *info, void *ucontext);
 
-/* The handlers that those of overflows and of lists have replaced; and whether each list was asked
+/* The handlers that those for overflows and for lists have replaced; `is_due`: a list was asked
  * for, and not printed so far. */
 static struct sigaction former_of_overflows;
 static struct {
@@ -37,21 +35,21 @@ static struct {
     int is_due; /* atomic */
 } lists[CT_SIGNALS];
 
-/* The report under way, of which there is one at a time. */
+/* The report under way; there is one at a time. */
 static struct {
-    int signal, tid; /* `signal` is atomic; 0: there is none */
+    int tid; /* its thread; its signal is aco_i_dying_of */
     int has_list;
     const aco_task_t *task; /* that has overflowed its stack; NULL: none has */
     aco_i_registers_t registers;
 } report;
 
-/* The overflow that was told last: by its handlers, one after the other, and by each try of an
- * instruction that fails again, it is told once. */
+/* The overflow that was reported last. Both handlers may see it, and see it again each time that
+ * the instruction is tried, but it is reported once. */
 static struct {
     uint64_t id;
     const aco_t *co;
     const void *address;
-} told;
+} reported;
 
 static size_t index_of(int signal)
 {
@@ -65,11 +63,6 @@ static size_t index_of(int signal)
 int aco_i_is_fatal(int signal)
 {
     return index_of(signal) < CT_SIGNALS;
-}
-
-int aco_i_is_dying(void)
-{
-    return __atomic_load_n(&report.signal, __ATOMIC_RELAXED) != 0;
 }
 
 /* ==== Overflows ============================================================================== */
@@ -125,21 +118,21 @@ static void put_coroutine_overflow(aco_i_text_t *text, const aco_task_t *task, c
     aco_i_put(text, " a larger size, or recurse less deeply\n");
 }
 
-/* With a backtrace, unless that is in the list. */
+/* Puts the message, with a backtrace unless that is in the list. */
 static void put_overflow(aco_i_text_t *text)
 {
-    aco_i_place_t place;
-    aco_i_begin_places();
+    aco_i_backtrace_t backtrace;
+    aco_i_begin_backtraces();
     if (aco_gtls_co == report.task->co) {
         put_task_overflow(text, report.task);
     } else {
         put_coroutine_overflow(text, report.task, aco_gtls_co);
     }
     if (!report.has_list) {
-        aco_i_place_here(report.task, &report.registers, &place);
-        aco_i_put_frames(text, &place);
+        aco_i_backtrace_here(report.task, &report.registers, &backtrace);
+        aco_i_put_frames(text, &backtrace);
     }
-    aco_i_end_places();
+    aco_i_end_backtraces();
 }
 
 /* ==== Reports ================================================================================ */
@@ -147,23 +140,23 @@ static void put_overflow(aco_i_text_t *text)
 static void print_report(void)
 {
     aco_i_text_t text = {.fd = STDERR_FILENO};
-    /* Takes a lock of the dynamic linker, as backtrace() does, which is held for moments. At the
-     * start of the process, it would cost more than all else of a runtime. */
+    /* Takes a lock of the dynamic linker, as backtrace() does, which is held for moments. When a
+     * runtime starts, it would cost more than all else there. */
     aco_i_find_modules();
     if (report.task != NULL) {
         put_overflow(&text);
     }
     if (report.has_list) {
         aco_i_put(&text, "The process ends by signal ");
-        aco_i_put_number(&text, (uint64_t)report.signal, 10);
+        aco_i_put_number(&text, (uint64_t)aco_i_dying_of, 10);
         aco_i_put(&text, ". Its tasks:\n");
         aco_i_list_tasks(&text, &report.registers);
     }
     aco_i_flush(&text);
 }
 
-/* The same on a stack of its own, where the program has given its thread a small one for handlers
- * while it ran tasks. */
+/* Prints it on a stack of our own, if the program has given its thread a small one for handlers
+ * while that ran tasks. */
 static void print_report_elsewhere(void)
 {
 #ifdef __GLIBC__
@@ -179,26 +172,13 @@ static void print_report_elsewhere(void)
 #endif
 }
 
-/* Has the process end by the signal now, whatever is blocked. */
-void aco_i_die_of(int number)
-{
-    struct sigaction action = {.sa_handler = SIG_DFL};
-    sigset_t set;
-    sigemptyset(&action.sa_mask);
-    sigaction(number, &action, NULL);
-    sigemptyset(&set);
-    sigaddset(&set, number);
-    syscall(SYS_tgkill, getpid(), (int)syscall(SYS_gettid), number);
-    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
-}
-
-/* Waits for another thread, which is likely to end the process when it has told what it knows. */
+/* Waits for another thread's report, after which that is likely to end the process. */
 static void begin_report(int number)
 {
     int other = 0, tid = (int)syscall(SYS_gettid), tries = 0;
-    while (!__atomic_compare_exchange_n(&report.signal, &other, number, 0, __ATOMIC_ACQ_REL,
+    while (!__atomic_compare_exchange_n(&aco_i_dying_of, &other, number, 0, __ATOMIC_ACQ_REL,
                                         __ATOMIC_ACQUIRE)) {
-        if (report.tid == tid || tries++ == PATIENCE) {
+        if (report.tid == tid || tries++ == MOST_TRIES) {
             aco_i_die_of(other); /* it has failed */
         }
         aco_i_libc.poll(NULL, 0, 100);
@@ -207,18 +187,19 @@ static void begin_report(int number)
     report.tid = tid;
 }
 
-static int is_told(const aco_task_t *task, const siginfo_t *info)
+static int is_reported(const aco_task_t *task, const siginfo_t *info)
 {
-    return told.id == task->id && told.co == aco_gtls_co && told.address == info->si_addr;
+    return reported.id == task->id && reported.co == aco_gtls_co &&
+           reported.address == info->si_addr;
 }
 
-/* Tells what is to be told of a signal; whether that was anything. After an overflow, the list is
- * made at once: its backtrace of the task is the only one. */
-static int tell(int number, const siginfo_t *info, const void *ucontext, int may_list)
+/* Reports what is due on a signal, and returns whether anything was. After an overflow, the list is
+ * printed at once: its backtrace of the task is the only one. */
+static int report_signal(int number, const siginfo_t *info, const void *ucontext, int may_list)
 {
     int *is_due = &lists[index_of(number)].is_due;
     const aco_task_t *task = overflowed_task(number, info, ucontext);
-    int is_new = task != NULL && !is_told(task, info);
+    int is_new = task != NULL && !is_reported(task, info);
     may_list |= is_new;
     if (!is_new && !(may_list && __atomic_load_n(is_due, __ATOMIC_RELAXED)) && !aco_i_is_dying()) {
         return 0;
@@ -228,18 +209,18 @@ static int tell(int number, const siginfo_t *info, const void *ucontext, int may
     report.has_list = may_list && __atomic_exchange_n(is_due, 0, __ATOMIC_RELAXED);
     report.registers = aco_i_interrupted(ucontext);
     if (is_new) {
-        told.id = task->id;
-        told.co = aco_gtls_co;
-        told.address = info->si_addr;
+        reported.id = task->id;
+        reported.co = aco_gtls_co;
+        reported.address = info->si_addr;
     }
     aco_i_has_room() ? print_report() : print_report_elsewhere();
     return 1;
 }
 
-/* ==== What the signal would have done ======================================================== */
+/* ==== The former action ====================================================================== */
 
-/* In the frame that had the signal, so that a core shows it: the instruction fails again when the
- * handler has returned, or else the signal comes again. */
+/* Ends the process in the frame that had the signal, so that a core shows it: the instruction fails
+ * again when the handler has returned, or else the signal is sent again. */
 static void end_by_default(int number, const siginfo_t *info)
 {
     struct sigaction action = {.sa_handler = SIG_DFL};
@@ -276,18 +257,18 @@ static void call_former(struct sigaction *former, int number, siginfo_t *info, v
     }
 }
 
-/* `has_told`: the caller has begun a report. That ends with the process, unless a former handler
- * lets it go on. */
+/* `has_reported`: the caller has begun a report. That ends with the process, unless a former
+ * handler lets the process go on. */
 static void pass_on(struct sigaction *former, int number, siginfo_t *info, void *ucontext,
-                    int has_told)
+                    int has_reported)
 {
     int is_ignored = former->sa_handler == SIG_IGN && info->si_code <= 0;
     if (former->sa_handler != SIG_DFL && former->sa_handler != SIG_IGN) {
-        if (has_told) {
-            __atomic_store_n(&report.signal, 0, __ATOMIC_RELEASE);
+        if (has_reported) {
+            __atomic_store_n(&aco_i_dying_of, 0, __ATOMIC_RELEASE);
         }
         call_former(former, number, info, ucontext);
-    } else if (has_told || !is_ignored) {
+    } else if (has_reported || !is_ignored) {
         end_by_default(number, info);
     }
 }
@@ -296,22 +277,20 @@ static void pass_on(struct sigaction *former, int number, siginfo_t *info, void 
 
 static void report_overflow(int number, siginfo_t *info, void *ucontext)
 {
-    int error = errno;
-    int has_told = tell(number, info, ucontext, 0);
-    pass_on(&former_of_overflows, number, info, ucontext, has_told);
-    errno = error;
+    KEEP_ERRNO();
+    int has_reported = report_signal(number, info, ucontext, 0);
+    pass_on(&former_of_overflows, number, info, ucontext, has_reported);
 }
 
 static void list_tasks(int number, siginfo_t *info, void *ucontext)
 {
-    int error = errno;
-    int has_told = tell(number, info, ucontext, 1);
-    pass_on(&lists[index_of(number)].former, number, info, ucontext, has_told);
-    errno = error;
+    KEEP_ERRNO();
+    int has_reported = report_signal(number, info, ucontext, 1);
+    pass_on(&lists[index_of(number)].former, number, info, ucontext, has_reported);
 }
 
-/* Installs it, unless it is; 0, or -1 with errno. No call that isn't needed: as a process starts, the
- * first of each takes a microsecond. */
+/* Installs a handler, unless it is installed; 0, or -1 with errno. Makes no needless call: as a
+ * process starts, the first of each takes a microsecond. */
 static int install(handler_t *handler, int number, struct sigaction *former)
 {
     struct sigaction action = {.sa_sigaction = handler}, present;
@@ -336,8 +315,8 @@ int aco_i_list_before_end(int signal)
     return 0;
 }
 
-/* ThreadSanitizer has a handler that sigaction() doesn't tell of, so nothing could be passed on to
- * it. That of AddressSanitizer is called, as any other. */
+/* ThreadSanitizer has a handler that sigaction() does not return, so it could not be called next.
+ * That of AddressSanitizer is, as any other. */
 #ifdef ACO_USE_TSAN
 #define MAY_INSTALL 0
 #else
@@ -361,7 +340,7 @@ int aco_i_report_overflow(int signal, const siginfo_t *info, const void *ucontex
 {
     int is_overflow = overflowed_task(signal, info, ucontext) != NULL;
     if (is_overflow) {
-        tell(signal, info, ucontext, 0);
+        report_signal(signal, info, ucontext, 0);
     }
     return is_overflow;
 }

@@ -1,45 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Numbers about the runtimes of the process, read while their threads go on counting. */
-#include "internal.h"
+/* Prints numbers about the runtimes of the process, in the text format of Prometheus. */
+#include "observe/observe.h"
 
 #include <inttypes.h>
 
-/* ==== Counts ================================================================================= */
-
-static READS_RACILY void add_stats(runtime_t *runtime, void *arg)
-{
-    aco_stats_t *stats = (aco_stats_t *)arg;
-    stats->ct_tasks += __atomic_load_n(&runtime->ct_tasks, __ATOMIC_RELAXED);
-    for (int i = 0; i < runtime->ct_loops; i++) {
-        const loop_t *loop = &runtime->loops[i];
-        stats->ct_started += loop->ct_started;
-        stats->ct_switches += loop->ct_switches;
-        stats->ct_wakes += loop->ct_wakes;
-        stats->ct_polls += loop->ct_polls;
-        stats->ct_offloads += loop->ct_offloads;
-        stats->ct_timers += loop->ct_timers;
-        aco_stack_pool_t *pool = __atomic_load_n(&loop->pool, __ATOMIC_ACQUIRE);
-        if (pool != NULL) {
-            aco_stack_pool_stats_t of_pool;
-            aco_stack_pool_stats(pool, &of_pool);
-            stats->stacks_sz += of_pool.mapped_sz;
-        }
-    }
-}
-
-void aco_stats(aco_stats_t *stats)
-{
-    need(stats, "aco_stats", "there is no place for the numbers: pass an aco_stats_t");
-    *stats = (aco_stats_t){0};
-    aco_i_each_runtime(add_stats, stats);
-}
-
-/* ==== The text format of Prometheus ========================================================== */
-
 typedef struct {
-    aco_stats_t stats;
     uint64_t ct_waiting[CT_REASONS], ct_ready, ct_running;
-    durations_t turns, delays;
 } metrics_t;
 
 static READS_RACILY void count_task(const aco_task_t *task, void *arg)
@@ -53,37 +19,9 @@ static READS_RACILY void count_task(const aco_task_t *task, void *arg)
     }
 }
 
-static READS_RACILY void add_durations(durations_t *sum, const durations_t *of)
+static void count_tasks(runtime_t *runtime, void *metrics)
 {
-    for (int i = 0; i <= CT_DURATIONS; i++) {
-        sum->ct[i] += of->ct[i];
-    }
-    sum->sum += of->sum;
-}
-
-READS_RACILY void aco_i_add_counts(loop_t *sum, const runtime_t *runtime)
-{
-    for (int i = 0; i < runtime->ct_loops; i++) {
-        const loop_t *loop = &runtime->loops[i];
-        sum->ct_started += loop->ct_started;
-        sum->ct_switches += loop->ct_switches;
-        sum->ct_wakes += loop->ct_wakes;
-        sum->ct_polls += loop->ct_polls;
-        sum->ct_offloads += loop->ct_offloads;
-        add_durations(&sum->turns, &loop->turns);
-        add_durations(&sum->delays, &loop->delays);
-    }
-}
-
-static void add_metrics(runtime_t *runtime, void *arg)
-{
-    metrics_t *metrics = (metrics_t *)arg;
-    add_stats(runtime, &metrics->stats);
     aco_i_each_task(runtime, count_task, metrics);
-    for (int i = 0; i < runtime->ct_loops; i++) {
-        add_durations(&metrics->turns, &runtime->loops[i].turns);
-        add_durations(&metrics->delays, &runtime->loops[i].delays);
-    }
 }
 
 static void print_head(FILE *stream, const char *name, const char *type, const char *help)
@@ -130,27 +68,29 @@ void aco_print_metrics(FILE *stream)
 {
     need(stream, "aco_print_metrics", "there is no stream: pass stdout, say");
     metrics_t metrics = {.ct_ready = 0};
-    const aco_stats_t *stats = &metrics.stats;
-    aco_i_each_runtime(add_metrics, &metrics);
-    print_number(stream, "aco_tasks", "gauge", "Tasks that have not ended.", stats->ct_tasks);
+    aco_stats_t stats;
+    counts_t counts;
+    aco_stats(&stats);
+    aco_i_sum_counts(&counts);
+    aco_i_each_runtime(count_tasks, &metrics);
+    print_number(stream, "aco_tasks", "gauge", "Tasks that have not ended.", stats.ct_tasks);
     print_number(stream, "aco_tasks_ready", "gauge", "Tasks that could run, but do not.",
                  metrics.ct_ready);
     print_number(stream, "aco_tasks_running", "gauge", "Tasks that run.", metrics.ct_running);
     print_waiting(stream, &metrics);
     print_number(stream, "aco_tasks_started_total", "counter", "Tasks that have started.",
-                 stats->ct_started);
-    print_number(stream, "aco_switches_total", "counter", "Switches to a task.",
-                 stats->ct_switches);
-    print_number(stream, "aco_wakes_total", "counter", "Ends of waits.", stats->ct_wakes);
-    print_number(stream, "aco_polls_total", "counter", "Looks at descriptors.", stats->ct_polls);
-    print_number(stream, "aco_timers", "gauge", "Waits that have a deadline.", stats->ct_timers);
+                 stats.ct_started);
+    print_number(stream, "aco_switches_total", "counter", "Switches to a task.", stats.ct_switches);
+    print_number(stream, "aco_wakes_total", "counter", "Ends of waits.", stats.ct_wakes);
+    print_number(stream, "aco_polls_total", "counter", "Looks at descriptors.", stats.ct_polls);
+    print_number(stream, "aco_timers", "gauge", "Waits that have a deadline.", stats.ct_timers);
     print_number(stream, "aco_offloads_total", "counter", "Jobs for helper threads.",
-                 stats->ct_offloads);
+                 stats.ct_offloads);
     print_number(stream, "aco_stacks_bytes", "gauge", "Addresses mapped for stacks.",
-                 stats->stacks_sz);
+                 stats.stacks_sz);
     print_durations(stream, "aco_turn_seconds",
-                    "For how long tasks ran until the loop looked outside again.", &metrics.turns);
+                    "For how long tasks ran until the loop looked outside again.", &counts.turns);
     print_durations(stream, "aco_wake_seconds",
                     "How long a task that was woken from outside waited to run; samples.",
-                    &metrics.delays);
+                    &counts.delays);
 }

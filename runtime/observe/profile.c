@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The profile: where processor time goes, by task. A timer of the processor time of each loop's
- * thread interrupts that 99 times a second. The handler walks the stack, and counts it in a table
- * of the thread's own, without locks. When no loop is left, and when the program exits, the tables
- * become a file of collapsed stacks, which flame graphs are drawn from.
+ * Makes the profile: where processor time goes, by task. A timer interrupts each loop's thread 99
+ * times in a second of its processor time. The handler walks the stack, and counts it in a table of
+ * the thread's own, without locks. When no loop is left, and when the program exits, the tables
+ * become a file of collapsed stacks, from which flame graphs are drawn.
  */
-#include "internal.h"
+#include "observe/observe.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,11 +13,10 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Tests have others. */
+/* Tests set others. */
 #ifndef PROFILE_HZ
 #define PROFILE_HZ 99
 #endif
@@ -32,7 +31,7 @@
 #define COPY_SZ ((size_t)256 << 10) /* bytes of a stack */
 #define CT_NAMES ((size_t)1 << 13)
 
-/* A stack, and how often it was seen. What follows `ct` makes the difference between two. */
+/* A stack, and how often it was seen. Two are the same if all that follows `ct` is. */
 typedef struct {
     uintptr_t ct;        /* atomic: only its thread changes it */
     void *(*fn)(void *); /* the task's; NULL: of the loop itself */
@@ -57,16 +56,16 @@ struct profile_s {
 };
 
 static struct {
-    pthread_mutex_t mutex; /* of what follows */
+    pthread_mutex_t mutex; /* protects what follows */
     int fd;                /* < 0: no profile is asked for */
     pid_t pid;
-    int has_failed; /* something was said about it */
+    int has_failed; /* a message about it was printed */
     int is_whole;   /* the file, which is not written again */
     int ct_loops;
     profile_t *first;
 } all = {.mutex = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
 
-/* Says once why a profile is missing, or lacks something. Under the mutex. */
+/* Prints once why a profile is missing, or lacks something. Under the mutex. */
 static void say(const char *what, const char *why)
 {
     if (!all.has_failed) {
@@ -77,7 +76,7 @@ static void say(const char *what, const char *why)
 
 /* ==== Samples ================================================================================ */
 
-/* In words, as they are kept. */
+/* The number of words that a sample takes. */
 static size_t size_of_sample(const sample_t *sample)
 {
     size_t sz = offsetof(sample_t, pcs) + (size_t)sample->ct_pcs * sizeof(sample->pcs[0]);
@@ -152,7 +151,7 @@ static void take_sample(profile_t *profile, const void *ucontext)
 
 static void handle(int signal, siginfo_t *info, void *ucontext)
 {
-    int error = errno;
+    KEEP_ERRNO();
     const loop_t *loop = aco_i_loop;
     profile_t *profile = loop == NULL ? NULL : loop->profile;
     (void)signal;
@@ -163,7 +162,6 @@ static void handle(int signal, siginfo_t *info, void *ucontext)
             profile->ct_cramped++;
         }
     }
-    errno = error;
 }
 
 /* ==== Lines ================================================================================== */
@@ -180,7 +178,7 @@ typedef struct {
     size_t ct;
 } lines_t;
 
-/* The name of the function at an address; of one without a symbol, its place in the file. */
+/* The name of the function at an address, or else the address in its file; from malloc(). */
 static char *find_name(uintptr_t pc)
 {
     char *name = NULL;
@@ -194,7 +192,7 @@ static char *find_name(uintptr_t pc)
     return fclose(text.stream) == 0 ? name : NULL;
 }
 
-/* The same, kept for the next time, since symbols are not sorted. */
+/* The same, kept for the next time: symbols are not sorted, so looking for one takes long. */
 static const char *name_at(uintptr_t pc)
 {
     static struct {
@@ -211,7 +209,7 @@ static const char *name_at(uintptr_t pc)
     return names[i].name == NULL ? "?" : names[i].name;
 }
 
-/* In the name of a frame, a semicolon would be the end of it. */
+/* Puts the name of a frame, in which a semicolon would be its end. */
 static void put_frame(aco_i_text_t *text, const char *name)
 {
     for (; *name != '\0'; name++) {
@@ -225,7 +223,7 @@ static int begins_with(const char *name, const char *prefix)
     return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-/* "task;outer;inner", without what every stack would begin with. */
+/* Puts "task;outer;inner", without the frames that every stack begins with. */
 static void put_stack(aco_i_text_t *text, const sample_t *sample)
 {
     int ct = 0;
@@ -234,7 +232,7 @@ static void put_stack(aco_i_text_t *text, const sample_t *sample)
                                               : name_at((uintptr_t)sample->fn));
     for (const char *name; ct < sample->ct_pcs; ct++) {
         name = name_at(sample->pcs[ct]);
-        if (begins_with(name, "enter_task") || begins_with(name, "aco_i_run_loop")) {
+        if (begins_with(name, "aco_i_enter_task") || begins_with(name, "aco_i_run_loop")) {
             break;
         }
     }
@@ -289,7 +287,7 @@ static int compare(const void *a, const void *b)
 
 /* ==== The file =============================================================================== */
 
-/* Stacks with the same functions make one line, whose number is the sum of theirs. */
+/* Writes the lines. Stacks of the same functions make one, whose number is the sum of theirs. */
 static void put_lines(line_t *lines, size_t ct, char *texts)
 {
     aco_i_text_t text = {.fd = all.fd};
@@ -317,7 +315,7 @@ static void put_lines(line_t *lines, size_t ct, char *texts)
     }
 }
 
-/* Writes all that was counted so far; to a pipe, at the end of the process alone. Under the
+/* Writes all that was counted so far; to a pipe, only at the end of the process. Under the
  * mutex. */
 static void write_file(int is_end)
 {
@@ -334,11 +332,11 @@ static void write_file(int is_end)
         return;
     }
     aco_i_find_modules();
-    aco_i_begin_places();
+    aco_i_begin_backtraces();
     for (const profile_t *p = all.first; p != NULL && (is_file || is_end); p = p->next) {
         add_profile(&lines, p);
     }
-    aco_i_end_places();
+    aco_i_end_backtraces();
     aco_i_flush(&lines.text);
     if (fclose(lines.text.stream) == 0) {
         put_lines(lines.lines, lines.ct, texts);
@@ -347,7 +345,7 @@ static void write_file(int is_end)
     free(texts);
 }
 
-/* Says so if a loop's thread can't have had all its samples. Under the mutex. */
+/* Prints a message if a loop's thread can't have had all its samples. Under the mutex. */
 static void check_signal(int is_own_thread)
 {
     struct sigaction action;
@@ -361,9 +359,9 @@ static void check_signal(int is_own_thread)
     }
 }
 
-void aco_i_finish_profile(void)
+static void finish_profile(void)
 {
-    if (getpid() == all.pid) { /* not a child's end, and a profile is asked for */
+    if (getpid() == all.pid) { /* else a child ends, or no profile is asked for */
         pthread_mutex_lock(&all.mutex);
         if (all.ct_loops != 0) {
             check_signal(aco_i_loop != NULL);
@@ -375,15 +373,13 @@ void aco_i_finish_profile(void)
 
 /* ==== Start and end ========================================================================== */
 
-/* 0 if the program has a use of its own for the signal. */
+/* Takes SIGPROF; 0 if the program has a use of its own for it. */
 static int take_signal(void)
 {
     struct sigaction action = {.sa_sigaction = handle,
                                .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
-    struct sigaction former;
     sigemptyset(&action.sa_mask);
-    return sigaction(SIGPROF, NULL, &former) == 0 && !(former.sa_flags & SA_SIGINFO) &&
-           former.sa_handler == SIG_DFL && sigaction(SIGPROF, &action, NULL) == 0;
+    return aco_i_take_signal(SIGPROF, &action);
 }
 
 static void begin_file(void)
@@ -403,12 +399,11 @@ static void begin_file(void)
     }
     all.pid = getpid();
     aco_i_find_modules();
-    atexit(aco_i_finish_profile);
-    aco_i_finish_on_signals();
+    atexit(finish_profile);
+    aco_i_finish_on_signals(PROFILE_FILE, finish_profile);
 }
 
-/* A profile that is free, or a new one, which stays in the list; NULL: no memory. Under the
- * mutex. */
+/* A free profile, or a new one, which stays in the list; NULL: no memory. Under the mutex. */
 static profile_t *find_profile(void)
 {
     for (profile_t *profile = all.first; profile != NULL; profile = profile->next) {
@@ -416,14 +411,12 @@ static profile_t *find_profile(void)
             return profile;
         }
     }
-    void *memory = mmap(NULL, sizeof(profile_t), PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) {
-        return NULL;
+    profile_t *profile = (profile_t *)aco_i_map(sizeof(*profile), MAP_NORESERVE);
+    if (profile != NULL) {
+        profile->next = all.first;
+        all.first = profile;
     }
-    profile_t *profile = (profile_t *)memory;
-    profile->next = all.first;
-    return all.first = profile;
+    return profile;
 }
 
 static void find_own_stack(profile_t *profile)
@@ -439,8 +432,8 @@ static void find_own_stack(profile_t *profile)
     profile->top = (uintptr_t)low + sz;
 }
 
-/* By system calls, since in older versions of libc timers are in a library of their own. Returns 0,
- * or -1 with errno. */
+/* Starts the timer by system calls, since older versions of libc have timers in a library of their
+ * own. Returns 0, or -1 with errno. */
 static int start_timer(profile_t *profile)
 {
     struct {

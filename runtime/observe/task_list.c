@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The list of all tasks. Those that wait for the same, in the same place, make one entry. All of it
- * also works in the handler of a fatal signal: memory is mapped, names are read from files, and no
- * lock is waited for in vain.
+ * Prints the list of all tasks. Tasks that wait for the same in the same place make one entry. All
+ * of it also works in the handler of a fatal signal: memory is mapped, names are read from files,
+ * and no lock is waited for in vain.
  */
-#include "internal.h"
+#include "observe/observe.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #define MOST_ENTRIES 1024u
 #define CT_SLOTS (2 * MOST_ENTRIES)
@@ -18,44 +16,28 @@
 #else
 #define HAS_BACKTRACES 1
 #endif
-#define CT_IDS 8                        /* of further tasks of an entry that are told */
-#define PLACES_TIME INT64_C(5000000000) /* ns after which places are not looked for any more */
+#define CT_IDS 8                            /* ids of further tasks that an entry shows */
+#define BACKTRACES_TIME INT64_C(5000000000) /* ns after which backtraces are left out */
 
 static const char *const state_names[] = {"free", "new", "ready", "running", "waits", "ended"};
-const char *const aco_i_reason_names[CT_REASONS] = {"nothing",
-                                                    "the end of a task",
-                                                    "aco_unpark",
-                                                    "a time",
-                                                    "the end of a group",
-                                                    "a mutex",
-                                                    "an rwlock",
-                                                    "a condition",
-                                                    "a semaphore",
-                                                    "a wait group",
-                                                    "a receiver",
-                                                    "a sender",
-                                                    "one of several channels",
-                                                    "input",
-                                                    "output",
-                                                    "one of several descriptors",
-                                                    "a helper thread",
-                                                    "a name look-up",
-                                                    "the end of a process",
-                                                    "being resumed",
-                                                    "a task that it resumed"};
+const char *const aco_i_reason_names[CT_REASONS] = {
+#define X(reason, name) name,
+    ACO_I_REASONS(X)
+#undef X
+};
 
 /* Tasks that are alike. */
 typedef struct {
-    aco_task_t first; /* as it was: the one that has waited longest */
+    aco_task_t first; /* a copy of the one that has waited longest */
     size_t ct;
     uint64_t ids[CT_IDS]; /* of others */
     int64_t latest;       /* when the last of them began to wait */
-    aco_i_place_t place;
+    aco_i_backtrace_t backtrace;
 } entry_t;
 
 typedef struct {
     entry_t entries[MOST_ENTRIES];
-    uint16_t slots[CT_SLOTS], order[MOST_ENTRIES]; /* numbers of entries; in slots, plus 1 */
+    uint16_t slots[CT_SLOTS], order[MOST_ENTRIES]; /* indices of entries; in slots, plus 1 */
     size_t ct, ct_tasks, ct_left_out;
     int64_t now, until;
     const aco_i_registers_t *registers;
@@ -65,29 +47,31 @@ static list_t *list;
 
 /* ==== Collecting ============================================================================= */
 
-static int is_alike(const entry_t *entry, const aco_task_t *task, const aco_i_place_t *place)
+static int is_alike(const entry_t *entry, const aco_task_t *task,
+                    const aco_i_backtrace_t *backtrace)
 {
     return entry->first.state == task->state && entry->first.reason == task->reason &&
-           entry->place.ct == place->ct &&
-           memcmp(entry->place.pcs, place->pcs, (size_t)place->ct * sizeof(place->pcs[0])) == 0;
+           entry->backtrace.ct == backtrace->ct &&
+           memcmp(entry->backtrace.pcs, backtrace->pcs,
+                  (size_t)backtrace->ct * sizeof(backtrace->pcs[0])) == 0;
 }
 
-static size_t hash_of(const aco_task_t *task, const aco_i_place_t *place)
+static size_t hash_of(const aco_task_t *task, const aco_i_backtrace_t *backtrace)
 {
     uint64_t hash = (uint64_t)task->state << 8 | (uint64_t)task->reason;
-    for (int i = 0; i < place->ct; i++) {
-        hash = (hash ^ place->pcs[i]) * UINT64_C(0x9e3779b97f4a7c15);
+    for (int i = 0; i < backtrace->ct; i++) {
+        hash = (hash ^ backtrace->pcs[i]) * UINT64_C(0x9e3779b97f4a7c15);
     }
     return (size_t)(hash >> 32);
 }
 
 /* The entry for such a task, perhaps a new one, with ct 0; NULL: there is no room. */
-static entry_t *find_entry(const aco_task_t *task, const aco_i_place_t *place)
+static entry_t *find_entry(const aco_task_t *task, const aco_i_backtrace_t *backtrace)
 {
-    for (size_t i = hash_of(task, place);; i++) {
+    for (size_t i = hash_of(task, backtrace);; i++) {
         uint16_t *slot = &list->slots[i % CT_SLOTS];
         entry_t *entry = &list->entries[*slot == 0 ? list->ct : *slot - 1u];
-        if (*slot != 0 && is_alike(entry, task, place)) {
+        if (*slot != 0 && is_alike(entry, task, backtrace)) {
             return entry;
         }
         if (*slot == 0) {
@@ -96,7 +80,7 @@ static entry_t *find_entry(const aco_task_t *task, const aco_i_place_t *place)
             }
             *slot = (uint16_t)++list->ct;
             entry->ct = 0;
-            entry->place = *place;
+            entry->backtrace = *backtrace;
             return entry;
         }
     }
@@ -121,28 +105,28 @@ static void add_to_entry(entry_t *entry, const aco_task_t *task)
     entry->ct++;
 }
 
-/* Where the task is, as far as that can be told in time; `task` is what it was meanwhile. */
-static void find_place(const aco_task_t *at, aco_task_t *task, aco_i_place_t *place)
+/* Finds the backtrace of a task, if it can be found in time; `task` becomes the copy that fits. */
+static void find_backtrace(const aco_task_t *at, aco_task_t *task, aco_i_backtrace_t *backtrace)
 {
-    *place = (aco_i_place_t){.ct = 0};
+    *backtrace = (aco_i_backtrace_t){.ct = 0};
     if (task->state == TASK_RUNNING) {
         if (task->loop == aco_i_loop) {
-            aco_i_place_here(task, list->registers, place);
+            aco_i_backtrace_here(task, list->registers, backtrace);
         } else if (aco_i_clock() < list->until) {
-            aco_i_ask_place(task->loop, at, place);
+            aco_i_ask_backtrace(task->loop, at, backtrace);
         }
         return;
     }
     aco_task_t before = *task;
     for (int tries = 0; tries < 3 && task->co != NULL && aco_i_clock() < list->until; tries++) {
         before = *task;
-        aco_i_place_of(&before, place);
-        int is_there = aco_i_read_memory(task, at, sizeof(*task)) == sizeof(*task);
-        if (is_there && task->state == before.state && task->suspended == before.suspended &&
-            task->since == before.since && task->id == before.id) {
+        aco_i_backtrace_of(&before, backtrace);
+        if (READ_STRUCT(task, at) && task->state == before.state &&
+            task->suspended == before.suspended && task->since == before.since &&
+            task->id == before.id) {
             return;
         }
-        *place = (aco_i_place_t){.ct = 0}; /* it has run meanwhile */
+        *backtrace = (aco_i_backtrace_t){.ct = 0}; /* the task has run meanwhile */
     }
     *task = before;
 }
@@ -150,16 +134,13 @@ static void find_place(const aco_task_t *at, aco_task_t *task, aco_i_place_t *pl
 static void collect(const aco_task_t *at, void *arg)
 {
     aco_task_t task;
-    aco_i_place_t place;
+    aco_i_backtrace_t backtrace;
     (void)arg;
-    if (aco_i_read_memory(&task, at, sizeof(task)) != sizeof(task)) {
+    if (!READ_STRUCT(&task, at) || task.state == TASK_FREE || task.state >= TASK_ENDED) {
         return;
     }
-    if (task.state == TASK_FREE || task.state >= TASK_ENDED) {
-        return;
-    }
-    find_place(at, &task, &place);
-    entry_t *entry = find_entry(&task, &place);
+    find_backtrace(at, &task, &backtrace);
+    entry_t *entry = find_entry(&task, &backtrace);
     list->ct_tasks++;
     if (entry != NULL) {
         add_to_entry(entry, &task);
@@ -168,7 +149,7 @@ static void collect(const aco_task_t *at, void *arg)
     }
 }
 
-/* Runs before others, then by number. */
+/* Puts running tasks first, then large entries, then low ids. */
 static int is_before(const entry_t *a, const entry_t *b)
 {
     int a_runs = a->first.state == TASK_RUNNING, b_runs = b->first.state == TASK_RUNNING;
@@ -188,21 +169,21 @@ static void sort(void)
 
 /* ==== Printing =============================================================================== */
 
-void aco_i_put_frames(aco_i_text_t *text, const aco_i_place_t *place)
+void aco_i_put_frames(aco_i_text_t *text, const aco_i_backtrace_t *backtrace)
 {
     int i = 0;
-    while (i < place->ct && aco_i_is_function(place->pcs[i], "aco_i_")) {
+    while (i < backtrace->ct && aco_i_is_function(backtrace->pcs[i], "aco_i_")) {
         i++;
     }
-    for (; i < place->ct && !aco_i_is_function(place->pcs[i], "enter_task"); i++) {
+    for (; i < backtrace->ct && !aco_i_is_function(backtrace->pcs[i], "aco_i_enter_task"); i++) {
         aco_i_put(text, "    at ");
-        aco_i_put_place(text, place->pcs[i]);
+        aco_i_put_place(text, backtrace->pcs[i]);
         aco_i_put(text, "\n");
     }
-    if (place->ct == 1 && HAS_BACKTRACES && !aco_i_has_frames(place->pcs[0])) {
+    if (backtrace->ct == 1 && HAS_BACKTRACES && !aco_i_has_frames(backtrace->pcs[0])) {
         aco_i_put(text, "    its callers are unknown: link with -Wl,--eh-frame-hdr\n");
     }
-    if (place->ct == ACO_I_MOST_FRAMES) {
+    if (backtrace->ct == ACO_I_MOST_FRAMES) {
         aco_i_put(text, "    and so on\n");
     }
 }
@@ -214,12 +195,12 @@ void aco_i_label(char *label, const aco_task_t *task)
     if (aco_i_escape(label, name, sz) != 0) {
         return;
     }
-    aco_i_text_t place = {.fd = -1};
+    aco_i_text_t text = {.fd = -1};
     const char *function = aco_i_function_name((uintptr_t)task->fn);
     if (function == NULL) {
-        aco_i_put_function(&place, (uintptr_t)task->fn);
-        place.bytes[place.sz < sizeof(place.bytes) ? place.sz : 0] = '\0';
-        function = place.bytes;
+        aco_i_put_function(&text, (uintptr_t)task->fn);
+        text.bytes[text.sz < sizeof(text.bytes) ? text.sz : 0] = '\0';
+        function = text.bytes;
     }
     sz = strnlen(function, ACO_I_LABEL_SZ - 1);
     memcpy(label, function, sz);
@@ -241,7 +222,7 @@ void aco_i_put_title(aco_i_text_t *text, const aco_task_t *task)
     aco_i_put(text, "\"");
 }
 
-void aco_i_put_task(aco_i_text_t *text, const aco_task_t *task, const aco_i_place_t *place,
+void aco_i_put_task(aco_i_text_t *text, const aco_task_t *task, const aco_i_backtrace_t *backtrace,
                     int64_t now)
 {
     aco_i_put_title(text, task);
@@ -264,9 +245,9 @@ void aco_i_put_task(aco_i_text_t *text, const aco_task_t *task, const aco_i_plac
         aco_i_put_time(text, is_over ? now - task->deadline : task->deadline - now);
         aco_i_put(text, is_over ? " s ago" : " s");
     }
-    if (place->stack_use != 0) {
+    if (backtrace->stack_use != 0) {
         aco_i_put(text, ", ");
-        aco_i_put_number(text, place->stack_use, 10);
+        aco_i_put_number(text, backtrace->stack_use, 10);
         aco_i_put(text, " bytes of stack");
     }
     aco_i_put(text, task->is_cancelled ? ", cancelled\n" : "\n");
@@ -294,11 +275,11 @@ static void put_list(aco_i_text_t *text)
     sort();
     for (size_t i = 0; i < list->ct; i++) {
         const entry_t *entry = &list->entries[list->order[i]];
-        aco_i_put_task(text, &entry->first, &entry->place, list->now);
+        aco_i_put_task(text, &entry->first, &entry->backtrace, list->now);
         if (entry->ct > 1) {
             put_others(text, entry);
         }
-        aco_i_put_frames(text, &entry->place);
+        aco_i_put_frames(text, &entry->backtrace);
     }
     if (list->ct_left_out != 0) {
         aco_i_put(text, "and others in further places: ");
@@ -309,42 +290,38 @@ static void put_list(aco_i_text_t *text)
 
 void aco_i_list_tasks(aco_i_text_t *text, const aco_i_registers_t *registers)
 {
-    aco_i_touched_t touched;
-    aco_i_begin_places();
+    aco_i_held_t held;
+    aco_i_begin_backtraces();
     if (list == NULL) {
-        void *memory = mmap(NULL, sizeof(*list), PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        list = memory == MAP_FAILED ? NULL : (list_t *)memory;
+        list = (list_t *)aco_i_map(sizeof(*list), 0);
     }
     if (list == NULL) {
         aco_i_put(text, "no memory for a list of tasks\n");
-        aco_i_end_places();
+        aco_i_end_backtraces();
         return;
     }
     memset(list->slots, 0, sizeof(list->slots));
     list->ct = list->ct_tasks = list->ct_left_out = 0;
-    list->until = aco_i_clock() + PLACES_TIME;
+    list->until = aco_i_clock() + BACKTRACES_TIME;
     list->registers = registers;
-    aco_i_touch_all(&touched);
-    for (size_t i = 0; i < touched.ct; i++) {
-        aco_i_each_task(touched.runtimes[i], collect, NULL);
+    aco_i_hold_runtimes(&held);
+    for (size_t i = 0; i < held.ct; i++) {
+        aco_i_each_task(held.runtimes[i], collect, NULL);
     }
-    list->now = aco_i_clock(); /* tasks began to wait while others were looked at */
+    list->now = aco_i_clock(); /* not before: tasks began to wait while others were looked at */
     put_list(text);
-    if (touched.ct_left_out != 0) {
+    if (held.ct_left_out != 0) {
         aco_i_put(text, "and those of other runtimes, for which there is no memory: ");
-        aco_i_put_number(text, touched.ct_left_out, 10);
+        aco_i_put_number(text, held.ct_left_out, 10);
         aco_i_put(text, "\n");
     }
-    aco_i_untouch_all(&touched);
-    aco_i_end_places();
+    aco_i_drop_runtimes(&held);
+    aco_i_end_backtraces();
 }
 
 void aco_print_tasks(FILE *stream)
 {
-    if (stream == NULL) {
-        aco_i_misuse_of("aco_print_tasks", "there is no stream: pass stderr, say");
-    }
+    need(stream, "aco_print_tasks", "there is no stream: pass stderr, say");
     /* Locks must not be held while `stream` blocks. */
     char *bytes = NULL;
     size_t sz = 0;

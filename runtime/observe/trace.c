@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Events of the trace. A loop that is traced runs its tasks one by one, and writes what it sees of
- * each into a ring of its own, without locks; others pay nothing.
+ * Records the events of the trace. A loop that is traced writes what it sees of its tasks into a
+ * ring of its own, without locks; other loops pay nothing.
  */
-#include "trace.h"
+#include "observe/trace.h"
 
 #include <string.h>
 
 #define AHEAD 4 /* events for which memory is fetched in advance */
+
+counter_t aco_i_counter;
 
 static int has_room(trace_t *trace)
 {
@@ -16,7 +18,7 @@ static int has_room(trace_t *trace)
     return trace->ct_begun != trace->room_until;
 }
 
-/* The next event, to be filled before it is published; a lost one if there is no room. */
+/* The next event, to be filled before it is published; trace->lost if there is no room. */
 static inline event_t *add_event(trace_t *trace)
 {
     event_t *event = &trace->lost;
@@ -42,7 +44,7 @@ static void add_wake(trace_t *trace, const aco_task_t *task, int64_t at)
     event->id = task->id;
 }
 
-/* Those behind `last_before` in the ready queue were woken, or made, until now. */
+/* Adds the tasks behind `last_before` in the ready queue, which were woken, or made, since then. */
 static void add_woken(loop_t *loop, const aco_task_t *last_before, const aco_task_t *ran,
                       int64_t at)
 {
@@ -56,11 +58,11 @@ static void add_woken(loop_t *loop, const aco_task_t *last_before, const aco_tas
 
 void aco_i_trace_wake(const loop_t *loop, aco_task_t *task)
 {
-    task->is_woken = 1; /* so that its own loop does not tell it again */
+    task->is_woken = 1; /* so that its own loop does not record it again */
     add_wake(loop->trace, task, now());
 }
 
-/* When what began last has ended. Clocks of processors may differ by a little. */
+/* The end of what began last: now, or its beginning, as clocks of processors differ by a little. */
 static inline int64_t end_of(const trace_t *trace)
 {
     int64_t at = now();
@@ -80,7 +82,7 @@ void aco_i_trace_look(loop_t *loop, const aco_task_t *last_before)
     trace->began = at;
 }
 
-/* The program may free the name when the task has ended, which is before the file is written. */
+/* Copies the name: the program may free it when the task has ended, before the file is written. */
 static __attribute__((noinline)) void add_name(trace_t *trace, const aco_task_t *task)
 {
     size_t sz = strnlen(task->name, NAME_SZ);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What trace.c, which fills the rings, and trace_file.c, which empties them, share. */
+/* Rings of events, which trace.c fills and trace_file.c empties. */
 #ifndef ACO_RUNTIME_TRACE_H
 #define ACO_RUNTIME_TRACE_H
 
-#include "internal.h"
+#include "observe/observe.h"
 
-#define CT_EVENTS ((uint64_t)1 << 16) /* of a ring */
+#define CT_EVENTS ((uint64_t)1 << 16) /* in a ring */
 #define NAME_SZ 64                    /* bytes of a name that are written */
 
-typedef enum __attribute__((packed)) { RAN, WOKE, LOOKED, NAMED, NAMED_ON } kind_t;
+typedef enum __attribute__((packed)) { RAN, WOKE, LOOKED, NAMED, NAMED_ON } event_kind_t;
 
 #define PART_SZ 40 /* bytes of a name in an event */
 
@@ -20,10 +20,10 @@ typedef struct __attribute__((aligned(64))) {
             const void *name;     /* RAN: a string, or else the entry function */
             int fd, next_fd;      /* of these waits, if for input or output */
         };
-        char part[PART_SZ]; /* NAMED: the begin of the task's name; NAMED_ON: the rest */
+        char part[PART_SZ]; /* NAMED: the start of the task's name; NAMED_ON: the rest */
     };
     uint64_t id;
-    kind_t kind;
+    event_kind_t kind;
     reason_t waited_for, waits_for; /* before, afterwards */
     state_t state;                  /* afterwards */
     char is_function, was_woken;
@@ -34,16 +34,16 @@ struct trace_s {
     uint64_t room_until; /* ct_begun when the ring may be full */
     uint64_t ct_lost;
     uint64_t ct_published;        /* atomic */
-    int64_t began;                /* what the loop does now */
+    int64_t began;                /* when the loop began what it does now */
     event_t *runs;                /* of the task that runs */
     const aco_task_t *last_ready; /* before it did; NULL: none was */
-    char thread[64];              /* what each record says of its thread */
+    char thread[64];              /* the part of each record that names the thread */
     size_t thread_sz;
     int has_ended; /* atomic: the loop writes no more */
-    int is_busy;   /* ct_begun is about to change: a signal handler keeps off */
+    int is_busy;   /* ct_begun is about to change: signal handlers keep off */
     trace_t *next;
     event_t lost;
-    __attribute__((aligned(64))) uint64_t ct_read; /* atomic: by who writes the file */
+    __attribute__((aligned(64))) uint64_t ct_read; /* atomic: by whoever writes the file */
     event_t ring[];
 };
 
@@ -75,7 +75,7 @@ static inline int64_t now(void)
     return aco_i_clock();
 }
 
-/* All events that were begun are complete. */
+/* Lets the file have all events that were begun, which are complete. */
 static inline void publish(trace_t *trace)
 {
     __atomic_store_n(&trace->ct_published, trace->ct_begun, __ATOMIC_RELEASE);

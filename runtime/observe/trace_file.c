@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The trace: when each task ran and waited, for what, and what woke it, in the Trace Event Format,
- * which Perfetto's and Chrome's viewers read. A thread empties the rings of loops into the file.
+ * Writes the trace: when each task ran and waited, for what, and what woke it, in the Trace Event
+ * Format, which Perfetto's and Chrome's viewers read. A thread empties the rings of loops into the
+ * file.
  */
-#include "trace.h"
+#include "observe/trace.h"
 
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <time.h>
 
 #define PAUSE 20000000      /* ns between two rounds of the thread */
 #define CALIBRATION 5000000 /* ns */
 #define LEAST_PRIORITY 19
-#define CT_NAMES 4096                                             /* that are kept */
-#define RECORD_SZ 1024                                            /* at most, of a record */
+#define CT_NAMES 4096                                             /* names that are kept */
+#define RECORD_SZ 1024                                            /* bytes of a record, at most */
 #define MAPPED_SZ (sizeof(trace_t) + CT_EVENTS * sizeof(event_t)) /* bytes of a trace */
 
 static struct {
-    pthread_mutex_t mutex; /* of what follows */
+    pthread_mutex_t mutex; /* protects what follows */
     int fd;
-    char *end; /* of what is to be written; NULL: no trace is asked for */
+    char *end; /* of the text to be written; NULL: no trace is asked for */
     trace_t *first;
     int64_t start;
     int has_events;
@@ -31,8 +31,6 @@ static struct {
     pid_t pid;
     char text[1 << 16];
 } all = {.mutex = PTHREAD_MUTEX_INITIALIZER};
-
-counter_t aco_i_counter;
 
 static void calibrate(void)
 {
@@ -59,7 +57,7 @@ static void calibrate(void)
 
 /* ==== Records ================================================================================ */
 
-/* Writes what has been put. After an error the trace ends there: a gap would spoil it all. */
+/* Writes the text. After an error the trace ends there: a gap would spoil it all. */
 static void flush_file(void)
 {
     const char *bytes = all.text;
@@ -82,7 +80,7 @@ static inline void put_some(const char *bytes, size_t sz)
 
 #define PUT(literal) put_some("" literal, sizeof(literal) - 1)
 
-/* Puts the digits of a number so that they end at `end`, two at a time; returns their begin. */
+/* Puts the digits of a number so that they end at `end`, two at a time; returns their start. */
 static char *digits_before(char *end, uint64_t number)
 {
     static const char pairs[] =
@@ -110,7 +108,7 @@ static void put_number(uint64_t number)
     put_some(first, (size_t)(end - first));
 }
 
-/* In us, with three decimals. */
+/* Puts a time in us, with three decimals. */
 static void put_time(int64_t ns)
 {
     char digits[24], *end = digits + sizeof(digits);
@@ -121,7 +119,7 @@ static void put_time(int64_t ns)
     put_some(first, (size_t)(end - first));
 }
 
-/* Bytes of the character at `s` in UTF-8; 0: there is none. */
+/* The bytes of the UTF-8 character at `s`; 0: there is none. */
 static size_t size_of_character(const unsigned char *s, size_t sz)
 {
     size_t more = s[0] < 0x80 ? 0 : s[0] < 0xc2 ? sz : s[0] < 0xe0 ? 1 : s[0] < 0xf0 ? 2 : 3;
@@ -151,7 +149,7 @@ static void put_string(const char *string, size_t sz)
     }
 }
 
-/* Looking for the name of a function takes long, so those that were found are kept. */
+/* Keeps the names that it finds, since looking for one takes long. */
 static void put_function(const void *function)
 {
     static struct {
@@ -174,8 +172,8 @@ static void put_function(const void *function)
     put_string(found[i].name, NAME_SZ);
 }
 
-/* Names of tasks, as they were at the start; and those that had to be read again, by a system call,
- * as the string may be gone: it is the program's. */
+/* Names of tasks, as they were at the start, or else as read later, by a system call: the string is
+ * the program's, and may be gone. */
 typedef struct {
     uint64_t id;
     char text[2 * PART_SZ];
@@ -209,7 +207,7 @@ static void put_name(const event_t *event)
     put_string(name->text, NAME_SZ);
 }
 
-/* Begins a record, for whose rest there is room. */
+/* Begins a record, and makes room for the rest of it. */
 static void put_head(const trace_t *trace, char kind, int64_t at)
 {
     if (all.end - all.text > (ptrdiff_t)(sizeof(all.text) - RECORD_SZ)) {
@@ -233,7 +231,7 @@ static void put_reason(reason_t reason, int fd)
     }
 }
 
-/* The end of an arrow. */
+/* Puts one end of an arrow. */
 static void put_arrow(const trace_t *trace, char kind, int64_t at, uint64_t id)
 {
     put_head(trace, kind, at);
@@ -315,7 +313,7 @@ static void put_lost(trace_t *trace)
 /* Empties all rings, and frees those of loops that have ended. Under the mutex. */
 static void empty_rings(void)
 {
-    aco_i_begin_places();
+    aco_i_begin_backtraces();
     for (trace_t **link = &all.first; *link != NULL;) {
         trace_t *trace = *link;
         int has_ended = __atomic_load_n(&trace->has_ended, __ATOMIC_ACQUIRE);
@@ -334,7 +332,7 @@ static void empty_rings(void)
             link = &trace->next;
         }
     }
-    aco_i_end_places();
+    aco_i_end_backtraces();
     flush_file();
 }
 
@@ -351,8 +349,8 @@ static void *write_file(void *arg)
     return arg;
 }
 
-/* Viewers do without the end of the list, where the process was killed. */
-void aco_i_finish_trace(void)
+/* Writes what there is, and the end of the list, which viewers can do without. */
+static void finish_trace(void)
 {
     if (getpid() != all.pid) { /* a child's end, or no trace is asked for */
         return;
@@ -362,7 +360,7 @@ void aco_i_finish_trace(void)
     PUT("\n]\n");
     flush_file();
     close(all.fd);
-    all.fd = open("/dev/null", O_WRONLY | O_CLOEXEC); /* of threads that still run */
+    all.fd = open("/dev/null", O_WRONLY | O_CLOEXEC); /* for threads that still run */
     pthread_mutex_unlock(&all.mutex);
 }
 
@@ -383,8 +381,8 @@ static void begin_file(void)
     calibrate();
     all.start = now();
     all.pid = getpid();
-    atexit(aco_i_finish_trace);
-    aco_i_finish_on_signals();
+    atexit(finish_trace);
+    aco_i_finish_on_signals(TRACE_FILE, finish_trace);
     if (aco_i_start_thread(write_file, NULL) != 0) {
         fprintf(stderr, "aco: ACO_TRACE: no thread for it: %s\n", strerror(errno));
     }
@@ -397,13 +395,11 @@ void aco_i_begin_trace(loop_t *loop)
     if (all.end == NULL || getpid() != all.pid) { /* the file is the parent's */
         return;
     }
-    void *memory = mmap(NULL, MAPPED_SZ, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    if (memory == MAP_FAILED) {
+    trace_t *trace = (trace_t *)aco_i_map(MAPPED_SZ, MAP_POPULATE);
+    if (trace == NULL) {
         fprintf(stderr, "aco: ACO_TRACE: no memory for it\n");
         return;
     }
-    trace_t *trace = (trace_t *)memory;
     trace->thread_sz = (size_t)snprintf(trace->thread, sizeof(trace->thread),
                                         "\",\"pid\":%ld,\"tid\":%d,\"ts\":", (long)all.pid,
                                         loop->tid);

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Backtraces of tasks that do not run.
+ * Unwinds copies of stacks.
  *
- * The unwinders of libgcc and libunwind start where they are called, and read a stack where it was.
- * This one starts from a few registers, and reads a copy of the stack, wherever that lies: of
- * frames that are saved out, or of a task that its thread may resume meanwhile. It reads nothing of
- * the stack but the copy, so a stack that makes no sense ends the backtrace, and does no harm. No
- * backtraces on 32-bit ARM, which has other tables.
+ * The unwinders of libgcc and libunwind start where they are called, and read the stack in place.
+ * This one starts from a few registers, and reads a copy: of frames that are saved out, or of a
+ * task that its thread may resume meanwhile. It reads nothing of the stack but the copy, so a stack
+ * that makes no sense ends the backtrace, and does no harm. 32-bit ARM has other tables: there, the
+ * innermost frame is the only one.
  */
-#include "cfi.h"
+#include "observe/cfi.h"
 
 #include <string.h>
 
-#define CT_WORDS 16 /* of an expression's stack */
+#define CT_WORDS 16 /* on the stack of an expression */
 
 typedef struct {
     uintptr_t registers[CT_REGISTERS], pc;
@@ -20,7 +20,7 @@ typedef struct {
     const aco_i_stack_t *stack;
 } frame_t;
 
-/* The word at an address of the stack; 0 if it is elsewhere. */
+/* Reads the word at an address of the stack; 0 if that is outside of the copy. */
 static int read_word(const frame_t *frame, uintptr_t address, uintptr_t *word)
 {
     const aco_i_stack_t *stack = frame->stack;
@@ -41,7 +41,7 @@ static int read_register(const frame_t *frame, uintptr_t number, uintptr_t *valu
     return 1;
 }
 
-/* An operation of two words; 0 if it is none. */
+/* Does an operation on two words; 0 if `op` is none. */
 static int combine(unsigned op, uintptr_t *a, uintptr_t b)
 {
     intptr_t x = (intptr_t)*a, y = (intptr_t)b;
@@ -73,7 +73,7 @@ static int combine(unsigned op, uintptr_t *a, uintptr_t b)
     }
 }
 
-/* An operation that pushes a word; 0 if it is none, or the word can not be had. */
+/* Does an operation that pushes a word; 0 if `op` is none, or the word is unknown. */
 static int push(const frame_t *frame, unsigned op, bytes_t *at, uintptr_t *word)
 {
     if (op >= 0x30 && op <= 0x4f) { /* lit0 to lit31 */
@@ -97,7 +97,7 @@ static int push(const frame_t *frame, unsigned op, bytes_t *at, uintptr_t *word)
     return 0;
 }
 
-/* The result of an expression that begins with `first` on its stack; 0 if it has none. */
+/* Evaluates an expression that begins with `first` on its stack; 0 if it has no result. */
 static int evaluate(const frame_t *frame, bytes_t at, uintptr_t first, uintptr_t *result)
 {
     uintptr_t words[CT_WORDS] = {first};
@@ -124,7 +124,7 @@ static int evaluate(const frame_t *frame, bytes_t at, uintptr_t first, uintptr_t
     return 1;
 }
 
-/* The caller's value of a register; 0 if it is not known. */
+/* Finds the caller's value of a register; 0 if it is unknown. */
 static int restore(const frame_t *frame, const rules_t *rules, unsigned number, uintptr_t cfa,
                    uintptr_t *value)
 {
@@ -158,8 +158,8 @@ static int find_cfa(const frame_t *frame, const rules_t *rules, uintptr_t *cfa)
     return is_known;
 }
 
-/* From a frame to its caller's; 0 if none is found. `is_call`: its pc is behind a call; `is_last`:
- * it has no caller. */
+/* Steps from a frame to its caller's; 0 if that is not found. `is_call`: the frame's pc is behind a
+ * call; `is_last`: it has no caller. */
 static int step(frame_t *frame, int *is_call, int *is_last)
 {
     aco_i_row_t row;
@@ -190,7 +190,7 @@ static int step(frame_t *frame, int *is_call, int *is_last)
     return 1;
 }
 
-/* The same for what is no function: the program has jumped there, by a NULL pointer, say. */
+/* Steps from an address without code, to which the program has jumped, by a NULL pointer, say. */
 static int leave(frame_t *frame, int *is_call)
 {
     if (aco_i_module_of(frame->pc) != NULL) {

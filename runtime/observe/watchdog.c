@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The watchdog: a thread that looks at the loops now and then, and tells which task keeps a thread
- * from running others, and what to do about it. Loops do nothing for it. What counts is processor
- * time of the thread, and time that it spends asleep in a system call, but not time in which it was
- * ready to run and the machine had no processor for it.
+ * The watchdog: a thread that looks at the loops now and then, and reports which task keeps its
+ * thread from running others, and what to do about it. Loops do nothing for it. It counts processor
+ * time of the thread, and time asleep in system calls, but not time in which the thread was ready
+ * to run and the machine had no processor for it.
  */
-#include "knots.h"
+#include "observe/observe.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -15,12 +15,12 @@
 #define SECOND INT64_C(1000000000)
 #define SHORTEST_TICK 1000000 /* ns */
 #define LONGEST_TICK 100000000
-#define CT_NAMED 8 /* tasks that were not joined, in a message */
+#define CT_NAMED 8 /* tasks that were not joined, named in a message */
 
 static struct {
     int64_t limit, tick;
-    int64_t told_at;   /* the last message about a task that keeps its thread */
-    int64_t looked_at; /* the last look at who waits for whom */
+    int64_t reported_at; /* the last message about a task that keeps its thread */
+    int64_t looked_at;   /* the last look for deadlocks */
 } watch;
 
 /* ==== Tasks that keep their thread =========================================================== */
@@ -29,21 +29,6 @@ static int64_t processor_time(clockid_t clock)
 {
     struct timespec t;
     return clock_gettime(clock, &t) != 0 ? -1 : (int64_t)t.tv_sec * SECOND + t.tv_nsec;
-}
-
-int aco_i_is_thread_asleep(const loop_t *loop)
-{
-    char path[64], text[256];
-    const char *state = NULL;
-    snprintf(path, sizeof(path), "/proc/self/task/%d/stat", loop->tid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        ssize_t sz = read(fd, text, sizeof(text) - 1);
-        text[sz < 0 ? 0 : sz] = '\0';
-        state = strrchr(text, ')');
-        close(fd);
-    }
-    return state != NULL && strncmp(state, ") S", 3) == 0;
 }
 
 /* The remedy for a task that has kept its thread: it computes, or has blocked it. */
@@ -60,28 +45,28 @@ static const char *remedy(const watched_t *w)
            "aco_offload() it\n";
 }
 
-static void tell(loop_t *loop, const aco_task_t *task)
+static void report(loop_t *loop, const aco_task_t *task)
 {
     aco_i_text_t text = {.fd = STDERR_FILENO};
-    aco_i_place_t place;
+    aco_i_backtrace_t backtrace;
     aco_task_t now;
-    if (!aco_i_read_task(task, &now)) {
+    if (!READ_STRUCT(&now, task)) {
         return;
     }
     aco_i_find_modules();
-    aco_i_begin_places();
-    aco_i_ask_place(loop, task, &place);
+    aco_i_begin_backtraces();
+    aco_i_ask_backtrace(loop, task, &backtrace);
     aco_i_put(&text, "aco: watchdog: ");
     aco_i_put_title(&text, &now);
     aco_i_put(&text, " has kept its thread for ");
     aco_i_put_time(&text, loop->watched.kept);
     aco_i_put(&text, remedy(&loop->watched));
-    aco_i_put_frames(&text, &place);
+    aco_i_put_frames(&text, &backtrace);
     aco_i_flush(&text);
-    aco_i_end_places();
+    aco_i_end_backtraces();
 }
 
-/* Begins to measure anew: another task runs than at the last tick, or the same one again. */
+/* Begins to measure anew, for a task that was switched to since the last tick. */
 static void begin_stretch(loop_t *loop, const aco_task_t *task, uint64_t ct_switches)
 {
     loop->watched = (watched_t){.task = task, .ct_switches = ct_switches};
@@ -93,7 +78,7 @@ static READS_RACILY void watch_loop(loop_t *loop)
 {
     watched_t *w = &loop->watched;
     const aco_task_t *task = loop->running;
-    uint64_t ct_switches = loop->ct_switches;
+    uint64_t ct_switches = loop->counts.ct_switches;
     if (task == NULL || task != w->task || ct_switches != w->ct_switches) {
         begin_stretch(loop, task, ct_switches);
         return;
@@ -113,13 +98,13 @@ static READS_RACILY void watch_loop(loop_t *loop)
     }
     w->processor_time = time;
     w->at = now;
-    if (w->kept >= watch.limit && now - watch.told_at >= SECOND) {
-        watch.told_at = now;
-        tell(loop, task);
+    if (w->kept >= watch.limit && now - watch.reported_at >= SECOND) {
+        watch.reported_at = now;
+        report(loop, task);
     }
 }
 
-/* ==== What was not joined ==================================================================== */
+/* ==== Tasks and groups that were not joined ================================================== */
 
 typedef struct {
     aco_i_text_t text;
@@ -135,14 +120,14 @@ static void put_unjoined(const aco_task_t *task, void *arg)
     }
 }
 
-void aco_i_tell_unjoined(const runtime_t *runtime, size_t ct_groups)
+void aco_i_report_unjoined(const runtime_t *runtime, size_t ct_groups)
 {
     unjoined_t unjoined = {.text = {.fd = STDERR_FILENO}};
     aco_i_text_t *text = &unjoined.text;
     aco_i_find_modules();
-    aco_i_begin_places();
+    aco_i_begin_backtraces();
     aco_i_each_unjoined(runtime, put_unjoined, &unjoined);
-    aco_i_end_places();
+    aco_i_end_backtraces();
     if (unjoined.ct > CT_NAMED) {
         aco_i_put(text, " and others, ");
         aco_i_put_number(text, unjoined.ct, 10);
@@ -162,13 +147,13 @@ void aco_i_tell_unjoined(const runtime_t *runtime, size_t ct_groups)
 
 static void watch_runtimes(int is_late)
 {
-    aco_i_touched_t touched;
+    aco_i_held_t held;
     int64_t now = aco_i_clock();
-    aco_i_touch_all(&touched);
-    for (size_t i = 0; i < touched.ct; i++) {
-        const runtime_t *runtime = touched.runtimes[i];
+    aco_i_hold_runtimes(&held);
+    for (size_t i = 0; i < held.ct; i++) {
+        const runtime_t *runtime = held.runtimes[i];
         for (int j = 0; j < runtime->ct_loops; j++) {
-            if (is_late) { /* so may the others be: the process was stopped, or starved */
+            if (is_late) { /* so may the loops be: the process was stopped, or starved */
                 runtime->loops[j].watched.task = NULL;
             }
             watch_loop(&runtime->loops[j]);
@@ -176,9 +161,9 @@ static void watch_runtimes(int is_late)
     }
     if (now - watch.looked_at >= SECOND / 2 && !is_late) {
         watch.looked_at = now;
-        aco_i_look_for_knots(&touched, watch.limit);
+        aco_i_look_for_deadlocks(&held, watch.limit);
     }
-    aco_i_untouch_all(&touched);
+    aco_i_drop_runtimes(&held);
 }
 
 static void *run_watch(void *arg)
@@ -192,7 +177,7 @@ static void *run_watch(void *arg)
     return arg;
 }
 
-/* Of "50ms", "1.5s", "500us"; 0 if it is none. */
+/* The ns of "50ms", "1.5s", "500us"; 0 if it is no time. */
 static int64_t parse_time(const char *text)
 {
     static const struct {
@@ -232,16 +217,18 @@ static void begin_watch(void)
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-void aco_i_begin_watch(void)
-{
-    pthread_once(&once, begin_watch);
-}
-
-void aco_i_forget_watch(void)
+/* The child of a fork() has no watchdog until a runtime begins. */
+static void forget_watch(void)
 {
     static const pthread_once_t initial = PTHREAD_ONCE_INIT;
     once = initial;
     memset(&watch, 0, sizeof(watch));
     aco_i_is_watched = 0;
-    aco_i_forget_knots();
+}
+
+void aco_i_begin_watch(void)
+{
+    static aco_i_fork_handler_t handler = {.fn = forget_watch};
+    aco_i_at_fork(&handler);
+    pthread_once(&once, begin_watch);
 }

@@ -1,36 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Implements aco_bindings.h. The storage of a task lies where its wait has its node: neither needs
- * it while the other does.
+ * Implements most of aco_bindings.h. The storage of a task lies where its wait has its node: they
+ * are never needed at once.
  */
-#include "internal.h"
+#include "sched/sched.h"
 
 #include <errno.h>
 #include <string.h>
 
+static const char no_function[] = "the function is NULL: pass one for the task to run";
 static const char no_task[] = "the task is NULL: pass what aco_i_spawn_in() has stored";
 static const char no_watch[] = "the watch is NULL: pass the address of an aco_i_watch_t";
-
-static void check_function(const char *call, void *(*fn)(void *))
-{
-    if (aco_unlikely(fn == NULL)) {
-        aco_i_misuse_of(call, "the function is NULL: pass one for the task to run");
-    }
-}
-
-int aco_i_spawn_in(const aco_task_options_t *options, void *(*fn)(void *storage),
-                   void (*place)(void *storage, void *arg), void *arg, aco_task_t **task)
-{
-    check_function("aco_i_spawn_in", fn);
-    aco_task_t *made = aco_i_make(options, fn, place, arg, task != NULL);
-    if (made == NULL) {
-        return -1;
-    }
-    if (task != NULL) {
-        *task = made;
-    }
-    return 0;
-}
 
 void aco_i_begin(void)
 {
@@ -55,20 +35,20 @@ void *aco_i_finish(void)
     return self->storage; /* aco_i_detach() may still come */
 }
 
-/* Whether nobody but its owner will touch the task again: who has ended it has released its lock,
- * too. */
+/* Returns whether only its owner will touch the task again: the thread that ended it has released
+ * its lock, too. */
 static int is_over(aco_task_t *task)
 {
     return __atomic_load_n(&task->has_ended, __ATOMIC_ACQUIRE) &&
            !__atomic_load_n(&task->lock.is_held, __ATOMIC_ACQUIRE);
 }
 
-/* Leaves the task as if nobody had waited for it. */
+/* Waits for the end of a task, and leaves it as if none had waited. */
 static int await_end(aco_task_t *task, aco_task_t *self)
 {
     int result = aco_i_wait_for_end(task, self);
     if (result == 0) {
-        task->joiner = NULL; /* it has ended: nobody else looks at that */
+        task->joiner = NULL; /* it has ended: none else reads that */
     }
     return result;
 }
@@ -84,9 +64,9 @@ static __attribute__((noinline)) int await_end_slowly(aco_task_t *task)
     if (self->loop != NULL && self->loop->runtime == runtime) {
         return await_end(task, self);
     }
-    aco_i_touch(runtime);
+    aco_i_hold_runtime(runtime);
     int result = await_end(task, self);
-    aco_i_untouch(runtime);
+    aco_i_drop_runtime(runtime);
     return result;
 }
 
@@ -104,9 +84,9 @@ void aco_i_free_ended(aco_task_t *task)
         aco_i_free_task(task);
         return;
     }
-    aco_i_touch(runtime);
+    aco_i_hold_runtime(runtime);
     aco_i_free_task(task);
-    aco_i_untouch(runtime);
+    aco_i_drop_runtime(runtime);
 }
 
 int aco_i_has_ended(aco_task_t *task)
@@ -167,7 +147,7 @@ void aco_i_unwatch(aco_task_t *task, aco_i_watch_t *watch)
     unlock(&task->lock);
 }
 
-/* A task that has no stack until its wait ends, and begins then; NULL with errno. */
+/* Makes a task that begins when its wait ends, and has no stack until then; NULL with errno. */
 static aco_task_t *make_waiting(loop_t *loop, reason_t reason, void *(*fn)(void *), void *arg)
 {
     if (loop == NULL) {
@@ -192,18 +172,18 @@ static aco_task_t *make_waiting(loop_t *loop, reason_t reason, void *(*fn)(void 
 
 aco_task_t *aco_i_go_parked(void *(*fn)(void *), void *arg)
 {
-    check_function("aco_i_go_parked", fn);
+    need(fn, "aco_i_go_parked", no_function);
     return make_waiting(aco_i_loop, FOR_PARK, fn, arg);
 }
 
 int aco_i_go_later(int64_t when, void *(*fn)(void *), void *arg)
 {
-    check_function("aco_i_go_later", fn);
+    need(fn, "aco_i_go_later", no_function);
     aco_task_t *task = make_waiting(aco_i_loop, FOR_SLEEP, fn, arg);
     if (task == NULL) {
         return -1;
     }
     aco_i_set_timer(task, when);
-    aco_i_wake_loop(task->loop); /* one in another loop must set its timer */
+    aco_i_wake_loop(task->loop); /* one that is embedded must set its timerfd */
     return 0;
 }

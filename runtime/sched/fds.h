@@ -1,32 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The entry of a descriptor, which poll.c keeps, and what descriptors.c knows of it. */
-#ifndef ACO_RUNTIME_DESCRIPTORS_H
-#define ACO_RUNTIME_DESCRIPTORS_H
+/* The entry of a descriptor: fds.c keeps it; fd_hints.c and fd_wait.c in io/ use it, too. */
+#ifndef ACO_RUNTIME_FDS_H
+#define ACO_RUNTIME_FDS_H
 
-#include "internal.h"
+#include "sched/sched.h"
 
 struct aco_i_fd_s {
     queue_t waiting;
-    loop_t *loop; /* that watches it; NULL: none */
-    moment_t moment;
-    uint32_t drained_at; /* a short read left nothing at this count of events */
-    uint32_t asked_at;   /* count of all changes when the kernel was asked for `patience` */
-    uint32_t ct_changes; /* by this number; atomic */
-    int64_t watched_until, asked_until; /* when `loop` and `patience` may be wrong */
-    int64_t patience[2]; /* ns, for input and output, of a blocking one; 0: not known */
-    fd_t *next_trusted;  /* in the list of a loop */
-    lock_t lock;         /* of all but what says otherwise; held across its close() */
-    char is_closing;
-    char is_ours;      /* only aco_close() closes it */
-    char is_simple;    /* no event but those of data; a short read leaves nothing */
-    char is_trusted;   /* in a loop's list of those that a wait has relied on */
-    char is_no_socket; /* a hint; atomic */
-    char has_hung_up;  /* a hint; atomic */
+    loop_t *loop;        /* that watches it; NULL: none */
+    moment_t moment;     /* atomic */
+    uint32_t drained_at; /* a short read left nothing at this count of events; atomic */
+    uint32_t asked_at;   /* count of all changes when the kernel was asked for `wait_limit` */
+    uint32_t ct_changes; /* count of changes to this descriptor; atomic */
+    int64_t watched_until, asked_until; /* when `loop` and `wait_limit` may be wrong */
+    int64_t wait_limit[2]; /* ns, for input and output, of a blocking one; 0: not known */
+    fd_t *next_cached;     /* in the list of a loop */
+    lock_t lock;           /* for all but atomic fields; held while it is closed */
+    char is_closing;       /* atomic */
+    char is_ours;          /* only aco_close() closes it */
+    char is_plain_tcp;     /* it had events of data alone; a short read leaves nothing; atomic */
+    char is_cached;        /* in a loop's list of those that a wait has relied on */
+    char is_no_socket;     /* a hint; atomic */
+    char has_hung_up;      /* a hint; atomic */
+    char has_stale_items;  /* epoll may know another file under this number, since a close unseen */
 };
 
-/* Of a number that is closed, or was, unseen. */
-HIDDEN void aco_i_forget_file(fd_t *entry);
-/* Until when what the kernel says now counts, for tasks of a loop; 0: no longer. */
-HIDDEN int64_t aco_i_end_of_trust(const loop_t *loop);
+/* ---- fds.c ---- */
+
+/* The present moment, which a caller takes before it tries a call. */
+HIDDEN moment_t aco_i_moment(const fd_t *entry);
+
+/* Makes a loop watch a descriptor: the one that does already, if tasks rely on it, or else `loop`,
+ * the caller's. Returns 0; or 1 if its number is another file's by now: tasks that wait for the
+ * former file are to be `woken`; or -1 with errno. The lock is held. */
+HIDDEN int aco_i_watch_fd(int fd, fd_t *entry, loop_t *loop, aco_task_t **woken);
+
+/* Until when an answer that the kernel gives now counts, for tasks of a loop; 0: only now. */
+HIDDEN int64_t aco_i_cached_until(const loop_t *loop);
+
+/* Hold and release the lock, for system calls that must not be parted by another task's. */
+static inline void aco_i_lock_fd(fd_t *entry)
+{
+    lock(&entry->lock);
+}
+
+static inline void aco_i_unlock_fd(fd_t *entry)
+{
+    unlock(&entry->lock);
+}
+
+static inline void forget_wait_limit(fd_t *entry)
+{
+    entry->wait_limit[0] = entry->wait_limit[1] = 0;
+}
 
 #endif

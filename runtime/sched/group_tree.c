@@ -1,63 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Groups, and cancelling. A task owns the groups that it made, and a group has its tasks: a tree,
- * which is cancelled from any of its tasks or groups downwards. All of it is under the lock of the
- * runtime.
+ * Keeps groups as a tree: a task owns the groups that it made, and a group has its tasks.
+ * Cancelling a task or group reaches all below it that is not shielded. The lock of the runtime
+ * protects the tree.
  */
-#include "internal.h"
+#include "sched/sched.h"
 
 #include <errno.h>
-
-struct aco_group_s {
-    runtime_t *runtime;
-    aco_task_t *owner;  /* that made it; NULL: that has ended */
-    aco_group_t *next;  /* of its owner, or of the runtime's orphans */
-    aco_task_t *first;  /* of its tasks */
-    aco_task_t *joiner; /* waits for their end */
-    int64_t deadline;
-    size_t ct;
-    int is_cancelled;
-    int is_shielded; /* made in an aco_shielded that its owner has not left */
-    void *word;      /* of a binding; atomic */
-};
-
-aco_group_t *aco_group_new(void)
-{
-    aco_task_t *self = aco_self();
-    aco_group_t *group = NULL;
-    if (self == NULL) {
-        errno = EPERM;
-        return NULL;
-    }
-    group = (aco_group_t *)aco_i_allocate(sizeof(*group));
-    if (group == NULL) {
-        errno = ENOMEM;
-        return NULL;
-    }
-    *group =
-        (aco_group_t){.runtime = self->loop->runtime, .owner = self, .deadline = self->deadline};
-    lock(&group->runtime->lock);
-    group->is_shielded = self->ct_shields != 0;
-    self->shields_groups = self->ct_shields != 0;
-    group->is_cancelled = self->is_cancelled && !group->is_shielded;
-    group->next = self->groups;
-    self->groups = group;
-    unlock(&group->runtime->lock);
-    return group;
-}
 
 aco_task_t *aco_i_joiner_of(const aco_group_t *group)
 {
     aco_group_t copy;
     return aco_i_read_memory(&copy, group, sizeof(copy)) == sizeof(copy) ? copy.joiner : NULL;
-}
-
-int aco_i_group_keep(aco_group_t *group, void *word)
-{
-    need(group, "aco_i_group_keep", "the group is NULL: pass what aco_group_new() returned");
-    void *none = NULL;
-    return __atomic_compare_exchange_n(&group->word, &none, word, 0, __ATOMIC_ACQ_REL,
-                                       __ATOMIC_ACQUIRE);
 }
 
 int aco_i_enter_group(aco_group_t *group, aco_task_t *task)
@@ -98,7 +52,7 @@ void aco_i_leave_group(aco_task_t *task)
     int is_claimed = joiner != NULL && aco_i_claim(joiner, WAIT_EVENT);
     unlock(&runtime->lock);
     if (is_claimed) {
-        aco_i_make_ready(joiner); /* and who joins frees the group */
+        aco_i_make_ready(joiner); /* the joiner frees the group */
     }
 }
 
@@ -127,13 +81,7 @@ size_t aco_i_free_groups(runtime_t *runtime)
     return ct;
 }
 
-/* ==== Cancelling ============================================================================= */
-
-/* The groups and tasks below `top` that no shield keeps from it, each before what is below it,
- * without recursion. */
-static aco_group_t *next_group(aco_group_t *group, const aco_group_t *top);
-
-/* The first of a task's groups, from `group` on, that its cancelling reaches. */
+/* Returns the first of a task's groups, from `group` on, that cancelling the task reaches. */
 static aco_group_t *unshielded(aco_group_t *group)
 {
     while (group != NULL && group->is_shielded) {
@@ -151,6 +99,8 @@ static aco_group_t *group_of_members(aco_task_t *task)
     return group;
 }
 
+/* Returns the group after `group` on a walk down from `top`, which visits each group before those
+ * below it, without recursion, and leaves out shielded ones; NULL at its end. */
 static aco_group_t *next_group(aco_group_t *group, const aco_group_t *top)
 {
     aco_group_t *inner = group_of_members(group->first);
@@ -166,7 +116,7 @@ static aco_group_t *next_group(aco_group_t *group, const aco_group_t *top)
     return inner;
 }
 
-/* Claims the wait of a task of this or another thread, and puts it into `claimed`. */
+/* Cancels a task of any thread. If its wait can be claimed, puts it into `claimed`. */
 static void cancel_task(aco_task_t *task, aco_task_t **claimed)
 {
     __atomic_store_n(&task->is_cancelled, 1, __ATOMIC_SEQ_CST);
@@ -186,21 +136,12 @@ static void cancel_groups(aco_group_t *top, aco_task_t **claimed)
     }
 }
 
-/* The groups of a task, but for those that it shields. */
+/* Cancels the groups of a task, but for those that it shields. */
 static void cancel_groups_of(const aco_task_t *task, aco_task_t **claimed)
 {
     for (aco_group_t *group = unshielded(task->groups); group != NULL;
          group = unshielded(group->next)) {
         cancel_groups(group, claimed);
-    }
-}
-
-static void make_all_ready(aco_task_t *claimed)
-{
-    while (claimed != NULL) {
-        aco_task_t *task = claimed;
-        claimed = task->next;
-        aco_i_make_ready(task);
     }
 }
 
@@ -215,7 +156,7 @@ void aco_task_cancel(aco_task_t *task)
     cancel_task(task, &claimed);
     cancel_groups_of(task, &claimed);
     unlock(&runtime->lock);
-    make_all_ready(claimed);
+    aco_i_wake_all(claimed);
 }
 
 void aco_i_unshield_groups(aco_task_t *task)
@@ -231,83 +172,15 @@ void aco_i_unshield_groups(aco_task_t *task)
         group->is_shielded = 0;
     }
     unlock(&runtime->lock);
-    make_all_ready(claimed);
+    aco_i_wake_all(claimed);
 }
 
 void aco_group_cancel(aco_group_t *group)
 {
-    if (group == NULL) {
-        aco_i_misuse_of("aco_group_cancel",
-                        "the group is NULL: pass what aco_group_new() returned");
-    }
+    need(group, "aco_group_cancel", "the group is NULL: pass what aco_group_new() returned");
     aco_task_t *claimed = NULL;
     lock(&group->runtime->lock);
     cancel_groups(group, &claimed);
     unlock(&group->runtime->lock);
-    make_all_ready(claimed);
-}
-
-/* ==== Joining ================================================================================ */
-
-/* Waits until the group has no task, as far as cancelling and the deadline let it. */
-static outcome_t wait_for_tasks(aco_group_t *group, aco_task_t *self)
-{
-    lock(&group->runtime->lock);
-    if (group->joiner != NULL) {
-        aco_i_misuse_of("aco_group_join", "another task joins it already: join a group once");
-    }
-    if (group->ct == 0) {
-        unlock(&group->runtime->lock);
-        return WAIT_EVENT;
-    }
-    group->joiner = self;
-    aco_i_open_wait(self, FOR_GROUP);
-    unlock(&group->runtime->lock);
-    outcome_t outcome = aco_i_wait(self);
-    lock(&group->runtime->lock);
-    group->joiner = NULL;
-    unlock(&group->runtime->lock);
-    return outcome;
-}
-
-static void free_group(aco_group_t *group)
-{
-    runtime_t *runtime = group->runtime;
-    lock(&runtime->lock);
-    aco_group_t **link = group->owner != NULL ? &group->owner->groups : &runtime->orphans;
-    while (*link != group) {
-        link = &(*link)->next;
-    }
-    *link = group->next;
-    unlock(&runtime->lock);
-    aco_i_release(group);
-}
-
-int aco_i_group_join(aco_group_t *group, void **word)
-{
-    if (group == NULL) {
-        aco_i_misuse_of("aco_group_join", "the group is NULL: pass what aco_group_new() returned");
-    }
-    need(word, "aco_i_group_join", "there is no place for the word: pass its address");
-    if (aco_i_self()->group == group) {
-        aco_i_misuse_of("aco_group_join",
-                        "the caller is a task of the group: join it from outside");
-    }
-    outcome_t outcome = wait_for_tasks(group, aco_i_self());
-    if (outcome != WAIT_EVENT) {
-        aco_group_cancel(group);
-        aco_shielded
-        {
-            wait_for_tasks(group, aco_i_self());
-        }
-    }
-    *word = __atomic_load_n(&group->word, __ATOMIC_ACQUIRE);
-    free_group(group);
-    return aco_i_result(outcome);
-}
-
-int aco_group_join(aco_group_t *group)
-{
-    void *word;
-    return aco_i_group_join(group, &word);
+    aco_i_wake_all(claimed);
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Timers: a heap for each loop, by when they are due. Four children to a node make it half as deep
- * as a binary heap, and lie in one or two cache lines. Each task has at most one timer, so a place
- * for it is reserved when it starts, and no timer fails to be set.
+ * Keeps timers: a heap for each loop, by when they are due. Four children to a node make it half as
+ * deep as a binary heap, and lie in one or two cache lines. Each task has at most one timer; its
+ * place is reserved when the task starts, so setting a timer never fails.
  */
-#include "internal.h"
+#include "sched/sched.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A loop for threads that have one of another kind already, of which it runs a turn now and then.
+ * Embeds a loop in a thread's loop of another kind, which runs a turn of it now and then.
  *
- * Between turns the loop counts as asleep, so that whoever makes a task ready writes to its
- * eventfd; and a timerfd is set for the first timer. Both, and the descriptors that tasks wait for,
- * are in the loop's epoll_fd: that is readable when there is something to do.
+ * Between turns the loop counts as asleep, so that its eventfd is written to when a task becomes
+ * ready; and a timerfd is set for the first timer. Its epoll_fd watches both, and the descriptors
+ * that tasks wait for: it is readable when there is something to do.
  */
-#include "internal.h"
+#include "start/start.h"
 
 #include <errno.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-/* ns between calls of a function that is called after each turn, while no task runs: doubled each
- * time */
+/* ns that aco_i_run_turns() waits at most between calls of its `fn`; doubled while no task runs */
 #define SHORTEST_PAUSE 1000000
 #define LONGEST_PAUSE (64 * SHORTEST_PAUSE)
 
@@ -25,7 +24,7 @@ static void end(void *arg)
 {
     loop_t *loop = (loop_t *)arg;
     if (loop != aco_i_loop) {
-        return; /* a child after fork(): it was the parent's */
+        return; /* a child after fork(): the loop was the parent's */
     }
     if (loop->at_end != NULL) {
         if (loop->at_end() != 0) {
@@ -38,7 +37,6 @@ static void end(void *arg)
                         "the thread ends before the tasks of its loop: call it "
                         "until it returns 0");
     }
-    close(loop->timer_fd);
     aco_i_loop = NULL;
     aco_i_end_runtime(loop->runtime);
 }
@@ -48,7 +46,7 @@ static void make_key(void)
     pthread_key_create(&key, end);
 }
 
-/* A new loop of the caller; NULL with errno. */
+/* Makes a loop for the caller; NULL with errno. */
 static loop_t *make_loop(void)
 {
     runtime_t *runtime = aco_i_begin_runtime(NULL);
@@ -62,12 +60,8 @@ static loop_t *make_loop(void)
     if (loop->timer_fd < 0 ||
         epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, loop->timer_fd, &event) != 0 ||
         pthread_setspecific(key, loop) != 0) {
-        int error = errno;
-        if (loop->timer_fd >= 0) {
-            close(loop->timer_fd);
-        }
+        KEEP_ERRNO();
         aco_i_end_runtime(runtime);
-        errno = error;
         return NULL;
     }
     loop->is_asleep = 1;
@@ -84,9 +78,15 @@ loop_t *aco_i_own_loop(int (*at_end)(void))
     return loop;
 }
 
-/* The same outside of tasks, for a turn of it. */
+/* Returns the caller's loop, or a new one, for a turn; NULL with errno, EBUSY in aco_run(), a task
+ * or another coroutine. */
 static loop_t *loop_to_turn(void)
 {
+    const aco_t *co = aco_get_co();
+    if (co != NULL && !aco_is_main_co(co)) {
+        errno = EBUSY;
+        return NULL;
+    }
     loop_t *loop = aco_i_own_loop(NULL);
     if (loop != NULL && (loop->running != NULL || loop->timer_fd < 0)) {
         errno = EBUSY;
@@ -112,7 +112,7 @@ static void set_timer(const loop_t *loop)
     timerfd_settime(loop->timer_fd, TFD_TIMER_ABSTIME, &time, NULL);
 }
 
-/* Between these, turns may be run. */
+/* Turns run between leave_sleep() and enter_sleep(). */
 static void leave_sleep(loop_t *loop)
 {
     __atomic_store_n(&loop->is_asleep, 0, __ATOMIC_SEQ_CST);
@@ -136,7 +136,7 @@ int aco_run_once(int64_t timeout)
         return -1;
     }
     aco_t *before = aco_gtls_co;
-    int error = errno;
+    KEEP_ERRNO();
     leave_sleep(loop);
     aco_i_run_turn(loop, timeout);
     aco_gtls_co = before;
@@ -145,7 +145,6 @@ int aco_run_once(int64_t timeout)
     if (!has_tasks) { /* perhaps the thread won't run it again */
         aco_i_forget_loop(loop);
     }
-    errno = error;
     return has_tasks;
 }
 
@@ -157,14 +156,14 @@ void aco_i_run_turns(loop_t *loop, int (*fn)(void *), void *arg)
     int result = 0;
     leave_sleep(loop);
     do {
-        ct_switches = loop->ct_switches;
+        ct_switches = loop->counts.ct_switches;
         aco_i_run_turn(loop, most);
         if (fn != NULL) {
             aco_gtls_co = before;
             result = fn(arg);
-            most = loop->ct_switches != ct_switches ? SHORTEST_PAUSE
-                   : most < LONGEST_PAUSE           ? 2 * most
-                                                    : most;
+            most = loop->counts.ct_switches != ct_switches ? SHORTEST_PAUSE
+                   : most < LONGEST_PAUSE                  ? 2 * most
+                                                           : most;
         }
     } while (result != -1 && aco_i_loop == loop);
     if (aco_i_loop == loop) { /* else `fn` has called fork(), and this is the child */

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Tasks that others resume, as coroutines are resumed: aco_i_resume() returns when the task waits,
- * in whatever call. If that is aco_i_wait_for_resume(), another aco_i_resume() lets it go on; else
- * its loop does, as with all tasks, when the wait ends.
+ * Resumes tasks as coroutines are resumed: aco_i_resume() returns when the task waits, in whatever
+ * call. In aco_i_wait_for_resume(), the task waits for another aco_i_resume(); from any other wait
+ * its loop lets it go on, as all tasks.
  */
-#include "internal.h"
+#include "start/start.h"
 
 #include <errno.h>
 
@@ -50,7 +50,8 @@ static void check(const char *call, const aco_task_t *task)
     }
 }
 
-/* Ends the wait of a suspended task, and takes it from the ready queue; 0 if somebody else must. */
+/* Ends the wait of a suspended task; if that has ended, takes it from the ready queue. Returns 0
+ * for a wait that others must end. */
 static int take(aco_task_t *task)
 {
     int wait = __atomic_load_n(&task->wait, __ATOMIC_SEQ_CST);
@@ -66,7 +67,8 @@ static int take(aco_task_t *task)
     return 1;
 }
 
-/* The same before its frames are dropped, with which it would have left queues and its timer. */
+/* Does the same before the frames of a task are dropped: these would have taken it from queues, and
+ * cleared its timer. */
 static int take_for_good(const char *call, aco_task_t *task)
 {
     check(call, task);

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * A runtime from its start to its end: a loop for each thread, of which the first is the caller's.
- */
-#include "internal.h"
+/* Runs a runtime from its start to its end: a loop for each thread, the caller's first. */
+#include "start/start.h"
+
+/* The folder may be left out. */
+#if __has_include("observe/observe.h")
+#include "observe/observe.h"
+#define HAS_OBSERVERS
+#endif
 
 #include <errno.h>
 #include <limits.h>
@@ -10,26 +14,14 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #define STACK_SZ ((size_t)256 << 10) /* bytes */
 #define MAX_THREADS 1024
-#define MOST_HELPERS 64 /* of a kind */
+#define MOST_HELPERS 64 /* for each kind */
 #define MOST_HELPERS_FOR_NAMES 16
-
-static struct {
-    lock_t lock; /* of all that follows */
-    runtime_t *first;
-    runtime_t *parents; /* in a child: the parent's, to which frames of its caller may refer */
-    int is_fork_watched;
-} all;
-
-/* Stands for the runtimes that have ended: what these have counted. Under the same lock. */
-static loop_t ended_loop;
-static runtime_t ended = {.loops = &ended_loop, .ct_loops = 1};
 
 /* ==== A loop ================================================================================= */
 
@@ -39,12 +31,13 @@ static int open_descriptors(loop_t *loop)
     loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = ACO_I_INBOX};
     if (loop->event_fd < 0 || loop->epoll_fd < 0) {
+        errno = errno == ENFILE ? EMFILE : errno;
         return -1;
     }
     return epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, loop->event_fd, &event);
 }
 
-/* Both run on the thread of the loop. */
+/* Runs on the thread of the loop, as end_loop() does. */
 static int begin_loop(loop_t *loop)
 {
     runtime_t *runtime = loop->runtime;
@@ -52,9 +45,9 @@ static int begin_loop(loop_t *loop)
     loop->handling = aco_i_handling();
     loop->thread = pthread_self();
     __atomic_store_n(&loop->tid, (int)syscall(SYS_gettid), __ATOMIC_RELAXED);
-    aco_i_begin_alt_stack(loop);
-    aco_i_begin_trace(loop);
-    aco_i_begin_profile(loop);
+    if (aco_i_observer != NULL) {
+        aco_i_observer->begin_loop(loop);
+    }
     pthread_getcpuclockid(loop->thread, &loop->clock);
     loop->now = aco_i_clock();
     loop->random = (uint32_t)loop->now | 1;
@@ -70,14 +63,16 @@ static int begin_loop(loop_t *loop)
 
 static void end_loop(loop_t *loop)
 {
-    aco_i_end_profile(loop);
+    if (aco_i_observer != NULL) {
+        aco_i_observer->end_loop(loop);
+    }
     if (loop->share_stack != NULL) {
         aco_share_stack_destroy(loop->share_stack);
     }
-    lock(&all.lock); /* aco_stats() asks the pool */
+    aco_i_lock_runtimes(); /* aco_stats() reads the pool */
     aco_stack_pool_t *pool = loop->pool;
     loop->pool = NULL;
-    unlock(&all.lock);
+    aco_i_unlock_runtimes();
     if (loop->spare_co != NULL) {
         aco_stack_pool_destroy_co(pool, loop->spare_co);
     }
@@ -88,19 +83,17 @@ static void end_loop(loop_t *loop)
         aco_destroy(loop->main_co);
     }
     aco_i_release(loop->timers);
-    aco_i_end_trace(loop);
-    aco_i_end_alt_stack(loop);
 }
 
-/* When nothing is left that might wake the loop. */
+/* Called when nothing is left that might wake the loop. */
 static void close_descriptors(loop_t *loop)
 {
     aco_i_forget_loop(loop);
-    if (loop->event_fd >= 0) {
-        close(loop->event_fd);
-    }
-    if (loop->epoll_fd >= 0) {
-        close(loop->epoll_fd);
+    const int fds[] = {loop->event_fd, loop->epoll_fd, loop->timer_fd};
+    for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
+        if (fds[i] >= 0) {
+            close(fds[i]);
+        }
     }
 }
 
@@ -183,85 +176,9 @@ static int start_threads(runtime_t *runtime, start_t *start, thread_arg_t *args)
     return -1;
 }
 
-/* ==== After fork() =========================================================================== */
-
-static void close_one(int *fd)
-{
-    if (*fd >= 0) {
-        aco_i_libc.close(*fd);
-        *fd = -1;
-    }
-}
-
-unsigned aco_i_ct_forks;
-
-/* A child has none of the runtimes: their threads are not there, and their epoll instances are the
- * parent's, too. */
-static void begin_child(void)
-{
-    aco_task_t *task = aco_i_loop != NULL ? aco_i_loop->running : NULL;
-    if (task != NULL) {
-        task->state = TASK_IN_CHILD;
-        aco_i_forked_task = task;
-        aco_i_thread_task.id = task->id; /* so it owns the locks of the task */
-    }
-    aco_i_loop = NULL;
-    aco_i_ct_forks++;
-    memset(&all.lock, 0, sizeof(all.lock)); /* perhaps of a thread that is not there */
-    runtime_t **link = &all.first;
-    for (; *link != NULL; link = &(*link)->next) {
-        (*link)->is_of_parent = 1;
-        memset(&(*link)->lock, 0, sizeof((*link)->lock));
-        for (int i = 0; i < (*link)->ct_loops; i++) {
-            loop_t *loop = &(*link)->loops[i];
-            close_one(&loop->event_fd);
-            close_one(&loop->epoll_fd);
-            close_one(&loop->timer_fd);
-        }
-    }
-    *link = all.parents;
-    all.parents = all.first;
-    all.first = NULL;
-    memset(&ended_loop, 0, sizeof(ended_loop));
-    aco_i_forget_descriptors();
-    aco_i_forget_threads();
-    aco_i_forget_places();
-    aco_i_forget_watch();
-}
-
-int aco_i_watch_fork(void)
-{
-    lock(&all.lock);
-    int error = all.is_fork_watched ? 0 : pthread_atfork(NULL, NULL, begin_child);
-    all.is_fork_watched = error == 0;
-    unlock(&all.lock);
-    errno = error != 0 ? error : errno;
-    return error != 0 ? -1 : 0;
-}
-
 /* ==== A runtime ============================================================================== */
 
-static void enter_in_list(runtime_t *runtime)
-{
-    lock(&all.lock);
-    runtime->next = all.first;
-    all.first = runtime;
-    unlock(&all.lock);
-}
-
-static void take_from_list(runtime_t *runtime)
-{
-    lock(&all.lock);
-    runtime_t **link = &all.first;
-    while (*link != runtime) {
-        link = &(*link)->next;
-    }
-    *link = runtime->next;
-    aco_i_add_counts(&ended_loop, runtime);
-    unlock(&all.lock);
-}
-
-/* A task with its stack, so that one which can't be had is an error of aco_run(). NULL with
+/* Makes the first task, with its stack, so that aco_run() fails if that can't be had. NULL with
  * ENOMEM. */
 static aco_task_t *start_first(runtime_t *runtime, void *(*fn)(void *), void *arg)
 {
@@ -276,7 +193,7 @@ static aco_task_t *start_first(runtime_t *runtime, void *(*fn)(void *), void *ar
     return task;
 }
 
-/* Runs `fn` with the caller's loop ready to run, and all others. */
+/* Runs `fn` as the first task. The caller's loop is ready to run; the others are started here. */
 static int run_first(runtime_t *runtime, void *(*fn)(void *), void *arg, void **result)
 {
     start_t start = {.mutex = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER};
@@ -287,9 +204,8 @@ static int run_first(runtime_t *runtime, void *(*fn)(void *), void *arg, void **
     int ct = task == NULL ? -1 : start_threads(runtime, &start, args);
     if (ct < 0) {
         if (task != NULL) {
-            int error = errno;
+            KEEP_ERRNO();
             aco_i_reap(loop, task); /* it has not begun */
-            errno = error;
         }
         aco_i_release(args);
         return -1;
@@ -313,60 +229,7 @@ static int run_first(runtime_t *runtime, void *(*fn)(void *), void *arg, void **
     return 0;
 }
 
-void aco_i_each_runtime(void (*fn)(runtime_t *runtime, void *arg), void *arg)
-{
-    lock(&all.lock);
-    fn(&ended, arg);
-    for (runtime_t *runtime = all.first; runtime != NULL; runtime = runtime->next) {
-        fn(runtime, arg);
-    }
-    unlock(&all.lock);
-}
-
-/* Makes room in `touched` for `ct` runtimes, or as many as there is memory for. */
-static void make_room(aco_i_touched_t *touched, size_t ct)
-{
-    size_t sz = ct * sizeof(runtime_t *);
-    void *memory = MAP_FAILED;
-    if (ct > sizeof(touched->few) / sizeof(touched->few[0])) {
-        memory = mmap(NULL, sz, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    }
-    touched->mapped_sz = memory == MAP_FAILED ? 0 : sz;
-    touched->runtimes = memory == MAP_FAILED ? touched->few : (runtime_t **)memory;
-}
-
-READS_RACILY void aco_i_touch_all(aco_i_touched_t *touched)
-{
-    size_t most = 0, room;
-    int is_locked = aco_i_try_to_lock(&all.lock);
-    for (const runtime_t *runtime = all.first; runtime != NULL; runtime = runtime->next) {
-        most++;
-    }
-    make_room(touched, most);
-    room = touched->mapped_sz != 0 ? most : sizeof(touched->few) / sizeof(touched->few[0]);
-    touched->ct = 0;
-    for (runtime_t *runtime = all.first; runtime != NULL && touched->ct < room;
-         runtime = runtime->next) {
-        aco_i_touch(runtime);
-        touched->runtimes[touched->ct++] = runtime;
-    }
-    touched->ct_left_out = most - touched->ct;
-    if (is_locked) {
-        unlock(&all.lock);
-    }
-}
-
-void aco_i_untouch_all(aco_i_touched_t *touched)
-{
-    for (size_t i = 0; i < touched->ct; i++) {
-        aco_i_untouch(touched->runtimes[i]);
-    }
-    if (touched->mapped_sz != 0) {
-        munmap(touched->runtimes, touched->mapped_sz);
-    }
-}
-
-/* 0, or what is wrong with the options or the caller. */
+/* Returns 0, or the errno for wrong options or a wrong caller. */
 static int check(const aco_run_options_t *o, void *(*fn)(void *))
 {
     aco_t *co = aco_get_co();
@@ -413,9 +276,28 @@ static runtime_t *new_runtime(const aco_run_options_t *o)
         loop->index = i;
         loop->event_fd = loop->epoll_fd = loop->timer_fd = -1;
         loop->trim_at = NO_DEADLINE;
+        loop->enter = aco_i_enter_task;
     }
     return runtime;
 }
+
+#ifdef HAS_OBSERVERS
+static void set_observer(void)
+{
+    aco_i_observer = &aco_i_observe;
+}
+
+static void begin_observers(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, set_observer);
+    aco_i_observer->begin_runtime();
+}
+#else
+static void begin_observers(void)
+{
+}
+#endif
 
 runtime_t *aco_i_begin_runtime(const aco_run_options_t *options)
 {
@@ -423,30 +305,27 @@ runtime_t *aco_i_begin_runtime(const aco_run_options_t *options)
     if (aco_i_check_hooks != NULL) {
         aco_i_check_hooks();
     }
-    aco_i_begin_watch();
-    aco_i_begin_printing();
-    aco_i_begin_overflow_reports();
+    begin_observers();
     runtime_t *runtime = aco_i_watch_fork() != 0
                              ? NULL
                              : new_runtime(options == NULL ? &defaults : options);
     if (runtime != NULL && begin_loop(&runtime->loops[0]) != 0) {
-        int error = errno;
+        KEEP_ERRNO();
         end_loop(&runtime->loops[0]);
         close_descriptors(&runtime->loops[0]);
         aco_i_release(runtime);
-        errno = error == ENFILE ? EMFILE : error;
         return NULL;
     }
     if (runtime != NULL) {
-        enter_in_list(runtime);
+        aco_i_enter_runtime(runtime);
     }
     return runtime;
 }
 
 void aco_i_end_runtime(runtime_t *runtime)
 {
-    take_from_list(runtime);
-    while (__atomic_load_n(&runtime->ct_touching, __ATOMIC_ACQUIRE) != 0) {
+    aco_i_take_runtime(runtime);
+    while (__atomic_load_n(&runtime->ct_holders, __ATOMIC_ACQUIRE) != 0) {
         sched_yield();
     }
     aco_i_end_helpers(runtime);
@@ -455,8 +334,8 @@ void aco_i_end_runtime(runtime_t *runtime)
         close_descriptors(&runtime->loops[i]);
     }
     size_t ct_groups = aco_i_free_groups(runtime);
-    if (aco_i_is_watched) {
-        aco_i_tell_unjoined(runtime, ct_groups);
+    if (aco_i_observer != NULL) {
+        aco_i_observer->end_runtime(runtime, ct_groups);
     }
     aco_i_free_chunks(runtime);
     aco_i_release(runtime);
@@ -473,12 +352,8 @@ int aco_run(const aco_run_options_t *options, void *(*fn)(void *), void *arg, vo
     if (runtime == NULL) {
         return -1;
     }
-    int failed = run_first(runtime, fn, arg, result) != 0;
-    error = errno;
+    int outcome = run_first(runtime, fn, arg, result);
+    KEEP_ERRNO();
     aco_i_end_runtime(runtime);
-    if (failed) {
-        errno = error == ENFILE ? EMFILE : error;
-        return -1;
-    }
-    return 0;
+    return outcome;
 }

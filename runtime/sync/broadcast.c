@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Broadcasts. The last items that were sent lie in a ring, once for all subscribers. Each of these
- * counts for itself how far it is; a broadcast knows only those that wait for the next item.
+ * Broadcasts. A ring holds the last items that were sent, once for all subscribers. Each subscriber
+ * keeps its own position; a broadcast knows only those that wait for the next item.
  */
-#include "internal.h"
+#include "sync/sync.h"
 
 #include <errno.h>
 #include <string.h>
@@ -12,7 +12,7 @@ struct aco_broadcast_s {
     lock_t lock;
     char is_closed;
     size_t item_sz, capacity;
-    uint64_t ct; /* items that were sent; number n is in place n % capacity */
+    uint64_t ct; /* items that were sent; item i is in place i % capacity */
     queue_t waiting;
     size_t ct_waiting; /* calls that have waited, and may not have returned */
     char items[];
@@ -22,23 +22,16 @@ static const char no_broadcast[] = "the broadcast is NULL: pass what aco_broadca
 
 aco_broadcast_t *aco_broadcast_new(size_t item_sz, size_t capacity)
 {
-    size_t sz;
-    aco_broadcast_t *broadcast = NULL;
     if (capacity == 0) {
         errno = EINVAL;
         return NULL;
     }
-    if (!__builtin_mul_overflow(item_sz, capacity, &sz) &&
-        !__builtin_add_overflow(sz, sizeof(*broadcast), &sz)) {
-        broadcast = (aco_broadcast_t *)aco_i_allocate(sz);
+    aco_broadcast_t *broadcast = (aco_broadcast_t *)new_with_items(sizeof(*broadcast), item_sz,
+                                                                   capacity);
+    if (broadcast != NULL) {
+        broadcast->item_sz = item_sz;
+        broadcast->capacity = capacity;
     }
-    if (broadcast == NULL) {
-        errno = ENOMEM;
-        return NULL;
-    }
-    memset(broadcast, 0, sizeof(*broadcast));
-    broadcast->item_sz = item_sz;
-    broadcast->capacity = capacity;
     return broadcast;
 }
 
@@ -55,26 +48,17 @@ void aco_broadcast_free(aco_broadcast_t *broadcast)
     aco_i_release(broadcast);
 }
 
-static char *place_of(aco_broadcast_t *broadcast, uint64_t number)
+static char *place_of(aco_broadcast_t *broadcast, uint64_t i)
 {
-    return broadcast->items + (size_t)(number % broadcast->capacity) * broadcast->item_sz;
+    return broadcast->items + (size_t)(i % broadcast->capacity) * broadcast->item_sz;
 }
 
 /* Wakes all that wait, and releases the lock. */
 static void unlock_and_wake_all(aco_broadcast_t *broadcast)
 {
-    aco_task_t *first = NULL, **link = &first;
-    for (node_t *node; (node = aco_i_claim_first(&broadcast->waiting, WAIT_EVENT)) != NULL;) {
-        *link = node->task;
-        link = &node->task->next;
-    }
-    *link = NULL;
+    aco_task_t *first = aco_i_claim_all(&broadcast->waiting);
     unlock(&broadcast->lock);
-    while (first != NULL) {
-        aco_task_t *task = first;
-        first = task->next;
-        aco_i_make_ready(task);
-    }
+    aco_i_wake_all(first);
 }
 
 /* Locks a broadcast that is not closed; -1 with EPIPE if it is. */
@@ -126,7 +110,7 @@ uint64_t aco_broadcast_subscribe(aco_broadcast_t *broadcast)
     return position;
 }
 
-/* Waits for the next item with the lock held. */
+/* Waits for the next item. The lock is held before and after. */
 static outcome_t wait_for_item(aco_broadcast_t *broadcast, aco_task_t *self)
 {
     self->node.task = self;
@@ -141,7 +125,7 @@ static outcome_t wait_for_item(aco_broadcast_t *broadcast, aco_task_t *self)
     return outcome;
 }
 
-/* The item at `*position`, which was sent, with the lock held. */
+/* Takes the item at `*position`, which was sent. The lock is held. */
 static int take(aco_broadcast_t *broadcast, uint64_t *position, void *item)
 {
     if (broadcast->ct - *position > broadcast->capacity) {

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Channels and aco_select(). A channel that is not full has nobody who waits to send, and one that
- * is not empty nobody who waits to receive; an item that can be passed on at once never waits.
+ * Channels and aco_select(). No task waits to send to a channel that is not full, or to receive
+ * from one that is not empty: an item that can be passed on at once never waits.
  *
  * A task that waits has a node in the queue of each channel that it waits for. Whoever can serve
  * one of them claims the task's wait, so that the others can't.
  *
- * A channel that was freed stays locked, as far as its memory stays what it was. So its next use
- * finds the lock held, and only then looks for the reason.
+ * A freed channel stays locked until its memory is used again. So its next use finds the lock held,
+ * and only then looks for the reason.
  */
-#include "internal.h"
+#include "sync/sync.h"
 
 #include <errno.h>
 #include <string.h>
 
 struct aco_chan_s {
-    queue_t senders, receivers; /* at the start, where malloc() writes into what is free */
+    queue_t senders, receivers; /* first, as free() overwrites the start of a block */
     lock_t lock;
     char is_closed;
     unsigned freed; /* FREED once it was freed */
@@ -28,25 +28,19 @@ struct aco_chan_s {
 
 typedef enum { DONE, CLOSED, BLOCKED } progress_t;
 
+static const char no_chan[] = "the channel is NULL: pass what aco_chan_new() returned";
+
 aco_chan_t *aco_chan_new(size_t item_sz, size_t capacity)
 {
-    size_t sz;
-    aco_chan_t *chan = NULL;
-    if (!__builtin_mul_overflow(item_sz, capacity, &sz) &&
-        !__builtin_add_overflow(sz, sizeof(*chan), &sz)) {
-        chan = (aco_chan_t *)aco_i_allocate(sz);
+    aco_chan_t *chan = (aco_chan_t *)new_with_items(sizeof(*chan), item_sz, capacity);
+    if (chan != NULL) {
+        chan->item_sz = item_sz;
+        chan->capacity = capacity;
     }
-    if (chan == NULL) {
-        errno = ENOMEM;
-        return NULL;
-    }
-    memset(chan, 0, sizeof(*chan));
-    chan->item_sz = item_sz;
-    chan->capacity = capacity;
     return chan;
 }
 
-/* Ends the process if the channel was freed. Nothing is known of memory that was used again. */
+/* Ends the process if the channel was freed and its memory was not used again. */
 static inline void check_freed(const aco_chan_t *chan, const char *call)
 {
     if (aco_unlikely(*(const volatile unsigned *)&chan->freed == FREED)) {
@@ -69,15 +63,13 @@ static inline void lock_chan(aco_chan_t *chan, const char *call)
 
 void aco_chan_free(aco_chan_t *chan)
 {
-    if (chan != NULL) {
-        check_freed(chan, "aco_chan_free");
-    }
-    if (chan == NULL || chan->senders.first != NULL || chan->receivers.first != NULL) {
+    need(chan, "aco_chan_free", no_chan);
+    check_freed(chan, "aco_chan_free");
+    if (chan->senders.first != NULL || chan->receivers.first != NULL) {
         aco_i_misuse_of("aco_chan_free",
-                        "the channel is NULL, or a task waits for it: close it, and "
-                        "let them end");
+                        "a task waits for the channel: close it, and let the task end");
     }
-    /* Volatile, as compilers drop what is written before free(). */
+    /* Volatile: compilers drop stores before free(). */
     *(volatile char *)&chan->lock.is_held = 1;
     *(volatile unsigned *)&chan->freed = FREED;
     aco_i_release(chan);
@@ -109,7 +101,8 @@ static void take(aco_chan_t *chan, void *item)
     chan->ct--;
 }
 
-/* The next of a queue, claimed and told which of its nodes it was; NULL if there is none. */
+/* Takes the first node of a queue whose wait can be claimed, and notes its kind in the task; NULL
+ * if there is none. */
 static inline node_t *next_of(queue_t *queue, outcome_t outcome)
 {
     node_t *node = queue->first;
@@ -117,7 +110,8 @@ static inline node_t *next_of(queue_t *queue, outcome_t outcome)
         return NULL;
     }
     int *wait = &node->task->wait;
-    if (is_alone() && __atomic_load_n(wait, __ATOMIC_RELAXED) == WAIT_OPEN) {
+    if (is_alone() && aco_likely(aco_i_ct_forks == 0) &&
+        __atomic_load_n(wait, __ATOMIC_RELAXED) == WAIT_OPEN) {
         dequeue(node);
         __atomic_store_n(wait, (int)outcome, __ATOMIC_RELAXED); /* as aco_i_claim() would */
     } else {
@@ -129,8 +123,8 @@ static inline node_t *next_of(queue_t *queue, outcome_t outcome)
     return node;
 }
 
-/* Both are called with the lock of the channel. What they set `ready` to is made ready after that
- * is released. */
+/* Both are called with the channel's lock held. After releasing it, the caller makes `*ready`
+ * ready. */
 static inline __attribute__((always_inline)) progress_t
 send_at_once(aco_chan_t *chan, const void *item, aco_task_t **ready)
 {
@@ -171,7 +165,7 @@ receive_at_once(aco_chan_t *chan, void *item, aco_task_t **ready)
     return chan->is_closed ? CLOSED : BLOCKED;
 }
 
-/* What a send or a receive returns. */
+/* The result of a send or a receive. */
 static int result_of(int is_send, progress_t progress)
 {
     if (progress == DONE) {
@@ -186,9 +180,7 @@ static int result_of(int is_send, progress_t progress)
 
 int aco_chan_close(aco_chan_t *chan)
 {
-    if (chan == NULL) {
-        aco_i_misuse_of("aco_chan_close", "the channel is NULL: pass what aco_chan_new() returned");
-    }
+    need(chan, "aco_chan_close", no_chan);
     aco_task_t *first = NULL, **link = &first;
     lock_chan(chan, "aco_chan_close");
     int was_closed = chan->is_closed;
@@ -201,17 +193,13 @@ int aco_chan_close(aco_chan_t *chan)
     }
     *link = NULL;
     unlock(&chan->lock);
-    while (first != NULL) {
-        aco_task_t *task = first;
-        first = task->next;
-        aco_i_make_ready(task);
-    }
+    aco_i_wake_all(first);
     return was_closed ? result_of(1, CLOSED) : 0;
 }
 
 /* ==== One channel ============================================================================ */
 
-/* Waits for the other side with the lock held, which is released; `item` stays where it is. */
+/* Waits for the other side. The lock is held, and released; `item` stays where it is. */
 static outcome_t wait_for_partner(aco_chan_t *chan, void *item, int is_send, aco_task_t *self)
 {
     self->node.task = self;
@@ -220,7 +208,7 @@ static outcome_t wait_for_partner(aco_chan_t *chan, void *item, int is_send, aco
     aco_i_open_wait(self, is_send ? FOR_SEND : FOR_RECV);
     unlock(&chan->lock);
     outcome_t outcome = aco_i_wait(self);
-    if (outcome != WAIT_EVENT && outcome != WAIT_CLOSED) { /* else it may have been freed */
+    if (outcome != WAIT_EVENT && outcome != WAIT_CLOSED) { /* else the channel may be freed */
         lock_chan(chan, is_send ? "aco_chan_send" : "aco_chan_recv");
         dequeue(&self->node);
         unlock(&chan->lock);
@@ -235,7 +223,7 @@ static int finish(int is_send, outcome_t outcome)
                                     : aco_i_result(outcome);
 }
 
-/* For an item on a stack that others use meanwhile. */
+/* Passes an item that lies on a stack that others use meanwhile. */
 static __attribute__((noinline)) int pass_by_copy(aco_chan_t *chan, void *item, int is_send)
 {
     void *copy = aco_i_allocate(chan->item_sz == 0 ? 1 : chan->item_sz);
@@ -250,13 +238,12 @@ static __attribute__((noinline)) int pass_by_copy(aco_chan_t *chan, void *item, 
     if (!is_send && result > 0) {
         memcpy(item, copy, chan->item_sz);
     }
-    int error = errno;
+    KEEP_ERRNO();
     aco_i_release(copy);
-    errno = error;
     return result;
 }
 
-/* `may_wait` * 2 + `is_send` of a call. */
+/* Names of calls, by `may_wait` * 2 + `is_send`. */
 static const char *const calls[] = {"aco_chan_try_recv", "aco_chan_try_send", "aco_chan_recv",
                                     "aco_chan_send"};
 
@@ -267,8 +254,8 @@ static __attribute__((noinline, cold)) ACO_NORETURN void fail(int call)
                     "returned, and where an item is");
 }
 
-/* Not inlined, so that senders and receivers that switch to each other have the same callers up to
- * here: processors predict returns by a stack of their own, which no switch changes. */
+/* Sends or receives. Not inlined: senders and receivers that switch to each other then return to
+ * the same address, which processors predict by a stack of their own that no switch changes. */
 static __attribute__((noinline)) int pass(aco_chan_t *chan, void *item, int is_send, int may_wait)
 {
     aco_task_t *ready = NULL;
@@ -317,12 +304,12 @@ int aco_chan_try_recv(aco_chan_t *chan, void *item)
 
 /* ==== Several channels ======================================================================= */
 
-/* What a task needs for each case while it waits. */
+/* The place of a task in the queue of one case, and more that it needs while it waits. */
 typedef struct {
     node_t node;
-    size_t order; /* cases in the order in which they are tried */
-    void *copy;   /* of an item on a stack that others use meanwhile, or NULL */
-} place_t;
+    size_t order; /* index of the case that is tried in this turn */
+    void *copy;   /* of an item on a stack that others use meanwhile; or NULL */
+} case_place_t;
 
 static uint32_t random_below(uint32_t ct)
 {
@@ -339,13 +326,12 @@ static uint32_t random_below(uint32_t ct)
 
 static void set_result(aco_case_t *c, progress_t progress)
 {
-    int error = errno;
+    KEEP_ERRNO();
     c->result = result_of(c->send != NULL, progress);
     c->error = c->result < 0 ? errno : 0;
-    errno = error;
 }
 
-static int copy_items(place_t *places, aco_case_t *cases, size_t ct, aco_task_t *self)
+static int copy_items(case_place_t *places, aco_case_t *cases, size_t ct, aco_task_t *self)
 {
     for (size_t i = 0; i < ct; i++) {
         aco_case_t *c = &cases[i];
@@ -365,7 +351,7 @@ static int copy_items(place_t *places, aco_case_t *cases, size_t ct, aco_task_t 
     return 0;
 }
 
-static void release_places(place_t *places, size_t ct)
+static void release_places(case_place_t *places, size_t ct)
 {
     for (size_t i = 0; i < ct; i++) {
         aco_i_release(places[i].copy);
@@ -373,15 +359,15 @@ static void release_places(place_t *places, size_t ct)
     aco_i_release(places);
 }
 
-static place_t *new_places(aco_case_t *cases, size_t ct, int wait, aco_task_t *self)
+static case_place_t *new_places(aco_case_t *cases, size_t ct, int wait, aco_task_t *self)
 {
-    place_t *places = (place_t *)aco_i_allocate(ct * sizeof(*places));
+    case_place_t *places = (case_place_t *)aco_i_allocate(ct * sizeof(*places));
     if (places == NULL) {
         errno = ENOMEM;
         return NULL;
     }
     memset(places, 0, ct * sizeof(*places));
-    for (size_t i = 0; i < ct; i++) { /* each order has the same chance */
+    for (size_t i = 0; i < ct; i++) { /* all orders are equally likely */
         size_t j = random_below((uint32_t)i + 1);
         places[i].order = places[j].order;
         places[j].order = i;
@@ -422,7 +408,7 @@ static progress_t do_case(aco_case_t *c, aco_task_t **ready)
 }
 
 /* Does the first case that can be done and returns its index; `ct`: none can. */
-static size_t try_cases(aco_case_t *cases, const place_t *places, size_t ct)
+static size_t try_cases(aco_case_t *cases, const case_place_t *places, size_t ct)
 {
     for (size_t i = 0; i < ct; i++) {
         aco_case_t *c = &cases[places[i].order];
@@ -443,7 +429,7 @@ static size_t try_cases(aco_case_t *cases, const place_t *places, size_t ct)
     return ct;
 }
 
-static void enqueue_case(const aco_case_t *c, place_t *place, size_t kind, aco_task_t *self)
+static void enqueue_case(const aco_case_t *c, case_place_t *place, size_t kind, aco_task_t *self)
 {
     place->node.task = self;
     place->node.kind = kind;
@@ -453,9 +439,10 @@ static void enqueue_case(const aco_case_t *c, place_t *place, size_t kind, aco_t
     enqueue(c->send != NULL ? &c->chan->senders : &c->chan->receivers, &place->node);
 }
 
-/* Makes the open wait known to the channels; whether one of them ends it, or has. 0: a case has
- * become possible meanwhile, and the wait is claimed for the caller, who tries again. */
-static int wait_for_cases(const aco_case_t *cases, place_t *places, size_t ct, aco_task_t *self)
+/* Enters the open wait into the channels' queues; 1: one of them ends it, or has. 0: a case has
+ * become possible meanwhile; the wait is closed, and the caller tries again. */
+static int wait_for_cases(const aco_case_t *cases, case_place_t *places, size_t ct,
+                          aco_task_t *self)
 {
     for (size_t i = 0; i < ct; i++) {
         const aco_case_t *c = &cases[i];
@@ -475,7 +462,7 @@ static int wait_for_cases(const aco_case_t *cases, place_t *places, size_t ct, a
     return 1;
 }
 
-static void leave_queues(const aco_case_t *cases, place_t *places, size_t ct)
+static void leave_queues(const aco_case_t *cases, case_place_t *places, size_t ct)
 {
     for (size_t i = 0; i < ct; i++) {
         if (cases[i].chan != NULL) {
@@ -486,7 +473,7 @@ static void leave_queues(const aco_case_t *cases, place_t *places, size_t ct)
     }
 }
 
-static int select_by(aco_case_t *cases, place_t *places, size_t ct, int wait)
+static int select_by(aco_case_t *cases, case_place_t *places, size_t ct, int wait)
 {
     aco_task_t *self = aco_i_self();
     for (;;) {
@@ -523,7 +510,7 @@ int aco_select(aco_case_t *cases, size_t ct, int wait)
     }
     for (size_t i = 0; i < ct; i++) {
         if (cases[i].chan != NULL) {
-            check_freed(cases[i].chan, "aco_select"); /* its memory is not used again so far */
+            check_freed(cases[i].chan, "aco_select"); /* and its memory was not used again */
             int is_valid = (cases[i].send == NULL) != (cases[i].recv == NULL);
             ct_valid += (size_t)is_valid;
             ct_invalid += (size_t)!is_valid;
@@ -533,13 +520,12 @@ int aco_select(aco_case_t *cases, size_t ct, int wait)
         errno = EINVAL;
         return -1;
     }
-    place_t *places = new_places(cases, ct, wait, aco_i_self());
+    case_place_t *places = new_places(cases, ct, wait, aco_i_self());
     if (places == NULL) {
         return -1;
     }
     int result = select_by(cases, places, ct, wait);
-    int error = errno;
+    KEEP_ERRNO();
     release_places(places, ct);
-    errno = error;
     return result;
 }

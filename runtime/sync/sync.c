@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Mutexes and similar. Each has a lock and a queue of those who wait. What a semaphore gives up
- * goes to the first of its queue at once, so nobody overtakes. A mutex that is unlocked is free for
- * whoever comes first; see Fairness.
+ * Mutexes, rwlocks, conditions, semaphores and similar. Each has a lock and a queue of tasks that
+ * wait. A release of a semaphore goes to the first of its queue at once, so none overtakes it. A
+ * mutex that is unlocked is free for whoever comes first; see Fairness.
  */
-#include "internal.h"
+#include "sync/sync.h"
 
 #include <errno.h>
 
-/* What is wrong where there is none. */
+/* Messages about arguments that are NULL. */
 static const char no_mutex[] = "the mutex is NULL: pass the address of an aco_mutex_t";
 static const char no_rwlock[] = "the rwlock is NULL: pass the address of an aco_rwlock_t";
 static const char no_cond[] = "the condition is NULL: pass the address of an aco_cond_t";
@@ -18,7 +18,8 @@ static const char no_wait_group[] =
 
 /* ==== Queues ================================================================================= */
 
-/* As aco_i_claim(). In a child after fork(), tasks of the parent stand in queues, but don't run. */
+/* Claims as aco_i_claim() does, but no task of the parent: after fork(), these stay in the child's
+ * queues, and don't run. */
 static inline int claim(aco_task_t *task, outcome_t outcome)
 {
     if (aco_unlikely(aco_i_ct_forks != 0) && task->runtime != NULL && task->runtime->is_of_parent) {
@@ -39,17 +40,17 @@ node_t *aco_i_claim_first(queue_t *queue, outcome_t outcome)
     return NULL;
 }
 
-/* Before a task waits for what others change meanwhile. */
+/* Refuses an object on a stack that others use, before a task waits for it. */
 static inline void check_place(const char *call, const aco_task_t *self, const void *object)
 {
-    if (aco_unlikely(is_moved(self, object) && aco_i_is_lent(self, object))) {
+    if (aco_unlikely(is_moved(self, object) && aco_i_is_on_shared_stack(self, object))) {
         aco_i_misuse_of(call,
                         "it lies on a stack that others use while the task waits: have it in "
                         "static memory or on the heap");
     }
 }
 
-/* Waits in the queue that the task's node is in. Its lock is held, and released. */
+/* Waits in the queue that the task's node is in. The queue's lock is held, and released. */
 static outcome_t wait_in_place(aco_task_t *self, lock_t *queue_lock, reason_t reason)
 {
     aco_i_open_wait(self, reason);
@@ -71,8 +72,7 @@ static outcome_t wait_in(queue_t *queue, lock_t *queue_lock, aco_task_t *self, r
     return wait_in_place(self, queue_lock, reason);
 }
 
-/* Claims all of `queue`, and returns them as a list. */
-static aco_task_t *claim_all(queue_t *queue)
+aco_task_t *aco_i_claim_all(queue_t *queue)
 {
     aco_task_t *first = NULL, **link = &first;
     node_t *node;
@@ -84,41 +84,33 @@ static aco_task_t *claim_all(queue_t *queue)
     return first;
 }
 
-static void make_all_ready(aco_task_t *first)
-{
-    while (first != NULL) {
-        aco_task_t *task = first;
-        first = task->next;
-        aco_i_make_ready(task);
-    }
-}
-
 /* ==== Fairness =============================================================================== */
 
 /*
- * What is unlocked is free. A task that runs may lock it again without a switch, and tasks that
- * lock several and back off from what is taken, as std::lock() does, come to an end: if each unlock
- * chose the next owner, owners that have not run yet could have them back off for ever.
+ * An unlocked lock is free for any task. A running task may lock it again without a switch, and
+ * tasks that release everything and retry when a lock is taken, as std::lock() does, always make
+ * progress: if each unlock chose the next owner, owners that have not run yet could make them retry
+ * for ever.
  *
- * The unlock wakes the first of the queue, which tries again. If others were faster, it waits at
- * the front again; meanwhile nobody else is woken, so the order stays. Once it has been losing for
+ * An unlock wakes the first task of the queue, which tries again. If another was faster, it waits
+ * at the front again; meanwhile no other is woken, so the order stays. Once it has been losing for
  * PATIENCE, the next unlock makes it the owner.
  */
 #define PATIENCE 1000u /* in units of 1024 ns */
 
-/* The present time, never 0. That of a loop would stand still while a task computes. */
+/* The present time, never 0. loop->now would stand still while a task computes. */
 static uintptr_t present(void)
 {
     return (uintptr_t)(aco_i_clock() >> 10) | 1;
 }
 
-/* Whether the first of a queue is to be given what is unlocked. */
+/* Whether an unlock makes the first task of the queue the owner. */
 static int is_impatient(const node_t *node)
 {
     return node->lost_at != 0 && (intptr_t)(present() - node->lost_at) >= (intptr_t)PATIENCE;
 }
 
-/* After a lock was lost to others: waits for it at the front of the queue, as wait_in_place(). */
+/* Waits at the front of the queue, as wait_in_place(), after another task was faster. */
 static outcome_t wait_again(queue_t *queue, lock_t *queue_lock, aco_task_t *self, reason_t reason)
 {
     if (self->node.lost_at == 0) {
@@ -131,9 +123,9 @@ static outcome_t wait_again(queue_t *queue, lock_t *queue_lock, aco_task_t *self
 /* ==== Owners ================================================================================= */
 
 /*
- * An owner is a number that is used once: task structs, and the thread-local memory of threads, are
- * used again. Where addresses have 32 bits, tasks would have to be made 2^32 times while one of
- * them has the lock.
+ * An owner is an id, not an address: structs of tasks, and the thread-local memory of threads, are
+ * used again. Where ids are cut to 32 bits, one comes again only if 2^32 tasks are made while it
+ * has the lock.
  */
 static __attribute__((noinline)) aco_task_t *thread_with_id(void)
 {
@@ -149,7 +141,7 @@ static inline aco_task_t *running_task(void)
     return loop != NULL ? loop->running : NULL;
 }
 
-/* As aco_i_self(), with an id in any case. */
+/* The running task or thread as aco_i_self() returns it, with an id in any case. */
 static inline aco_task_t *self_with_id(void)
 {
     aco_task_t *self = running_task();
@@ -163,7 +155,7 @@ static inline uintptr_t owner_for(const aco_task_t *self)
 
 /* ==== Mutexes ================================================================================ */
 
-/* If tasks wait for a mutex without an owner, one was woken and will try to lock it. */
+/* Invariant: if tasks wait for a mutex without an owner, one was woken and will try to lock it. */
 static int try_lock(aco_mutex_t *mutex, uintptr_t self)
 {
     uintptr_t owner = 0;
@@ -197,7 +189,7 @@ static __attribute__((noinline)) int lock_slowly(aco_mutex_t *mutex)
     outcome_t outcome = wait_in(&mutex->waiting, &mutex->lock, self, FOR_MUTEX);
     while (outcome == WAIT_EVENT && __atomic_load_n(&mutex->owner, __ATOMIC_RELAXED) != me) {
         if (try_lock(mutex, me)) {
-            mutex->is_woken = 0; /* which is its owner's, and of who was woken */
+            mutex->is_woken = 0; /* only the owner and the woken task write it */
             return 0;
         }
         lock(&mutex->lock);
@@ -228,7 +220,7 @@ int aco_mutex_try_lock(aco_mutex_t *mutex)
     return -1;
 }
 
-/* Also of one that others wait for. */
+/* Unlocks a mutex, and wakes a task that waits for it. */
 static __attribute__((noinline)) int unlock_slowly(aco_mutex_t *mutex)
 {
     uintptr_t self = owner_for(self_with_id());
@@ -278,9 +270,9 @@ static void let_in(aco_rwlock_t *rwlock, aco_task_t *task, size_t kind)
     rwlock->writer = kind == WRITER ? owner_for(task) : 0;
 }
 
-/* Wakes whoever could enter from the head of the queue: a writer, or readers; unless some who were
- * woken have not tried yet. The lock is held. Returns them as a list. */
-static aco_task_t *wake_first(aco_rwlock_t *rwlock)
+/* Claims the tasks at the head of the queue that could enter, a writer or readers, unless some that
+ * were woken have not tried yet. Returns them, linked by their `next`. The lock is held. */
+static aco_task_t *claim_head(aco_rwlock_t *rwlock)
 {
     aco_task_t *first = NULL, **link = &first;
     size_t kind = READER;
@@ -295,7 +287,7 @@ static aco_task_t *wake_first(aco_rwlock_t *rwlock)
         kind = node->kind;
         if (is_impatient(node)) {
             let_in(rwlock, node->task, kind);
-            node->kind = GIVEN;
+            node->kind = HANDED_OVER;
         } else {
             rwlock->ct_woken++;
         }
@@ -306,12 +298,12 @@ static aco_task_t *wake_first(aco_rwlock_t *rwlock)
     return first;
 }
 
-/* Unlocks, and has those run who may enter now. */
+/* Unlocks, and wakes the tasks that could enter now. */
 static void unlock_and_wake(aco_rwlock_t *rwlock)
 {
-    aco_task_t *first = wake_first(rwlock);
+    aco_task_t *first = claim_head(rwlock);
     unlock(&rwlock->lock);
-    make_all_ready(first);
+    aco_i_wake_all(first);
 }
 
 /* Waits until the caller can enter. The lock is held, and released. */
@@ -321,7 +313,7 @@ static int wait_to_enter(aco_rwlock_t *rwlock, aco_task_t *self, size_t kind)
     self->node.kind = kind;
     self->node.lost_at = 0;
     outcome_t outcome = wait_in(&rwlock->waiting, &rwlock->lock, self, FOR_RWLOCK);
-    while (outcome == WAIT_EVENT && self->node.kind != GIVEN) {
+    while (outcome == WAIT_EVENT && self->node.kind != HANDED_OVER) {
         lock(&rwlock->lock);
         rwlock->ct_woken--;
         if (is_open_to(rwlock, kind)) {
@@ -331,14 +323,14 @@ static int wait_to_enter(aco_rwlock_t *rwlock, aco_task_t *self, size_t kind)
         }
         outcome = wait_again(&rwlock->waiting, &rwlock->lock, self, FOR_RWLOCK);
     }
-    if (outcome != WAIT_EVENT) { /* those behind may have waited for this one alone */
+    if (outcome != WAIT_EVENT) { /* tasks behind it may have waited for it alone */
         lock(&rwlock->lock);
         unlock_and_wake(rwlock);
     }
     return aco_i_result(outcome);
 }
 
-/* Whether it is free, or has readers and nobody wants to write. */
+/* Whether a newcomer may enter: it is free, or has readers alone and no task waits. */
 static int is_open_to_new(const aco_rwlock_t *rwlock, size_t kind)
 {
     int is_wanted = rwlock->waiting.first != NULL || rwlock->ct_woken != 0;
@@ -450,9 +442,9 @@ int aco_cond_broadcast(aco_cond_t *cond)
 {
     need(cond, "aco_cond_broadcast", no_cond);
     lock(&cond->lock);
-    aco_task_t *first = claim_all(&cond->waiting);
+    aco_task_t *first = aco_i_claim_all(&cond->waiting);
     unlock(&cond->lock);
-    make_all_ready(first);
+    aco_i_wake_all(first);
     return 0;
 }
 
@@ -465,7 +457,7 @@ int aco_semaphore_init(aco_semaphore_t *semaphore, size_t ct)
     return 0;
 }
 
-/* Takes one if there is one, and unlocks then. */
+/* Takes one, unlocks, and returns 1; or 0 with the lock held: there is none. */
 static int take_one(aco_semaphore_t *semaphore)
 {
     lock(&semaphore->lock);
@@ -529,9 +521,9 @@ static int count(const char *call, aco_wait_group_t *wait_group, int64_t ct)
     if (wait_group->ct < 0) {
         aco_i_misuse_of(call, "less than none are left: count each that begins before it ends");
     }
-    aco_task_t *first = wait_group->ct == 0 ? claim_all(&wait_group->waiting) : NULL;
+    aco_task_t *first = wait_group->ct == 0 ? aco_i_claim_all(&wait_group->waiting) : NULL;
     unlock(&wait_group->lock);
-    make_all_ready(first);
+    aco_i_wake_all(first);
     return 0;
 }
 
@@ -563,9 +555,7 @@ int aco_wait_group_wait(aco_wait_group_t *wait_group)
 int aco_once(aco_once_t *once, void (*fn)(void))
 {
     need(once, "aco_once", "the first argument is NULL: pass the address of an aco_once_t");
-    if (fn == NULL) {
-        aco_i_misuse_of("aco_once", "the function is NULL: pass one to call");
-    }
+    need(fn, "aco_once", "the function is NULL: pass one to call");
     if (__atomic_load_n(&once->is_done, __ATOMIC_ACQUIRE)) {
         return 0;
     }

@@ -38,7 +38,7 @@
 
 /* ==== Resume ================================================================================== */
 
-/* What the program passes to another side, not NULL. */
+/* The value that the program passes to another side, not NULL. */
 static void *take_value(void)
 {
     return &model.args[take() % ARG_CT];
@@ -204,7 +204,7 @@ INLINE void yield_to(slot_t *slot, slot_t *to)
     check_everything();
 }
 
-/* Of the frames further out than the one at `frame`, which lie still while that one runs. */
+/* Digest of the frames further out than the one at `frame`, which lie still while that one runs. */
 static uint64_t digest_from(const slot_t *slot, const char *frame)
 {
     const char *high = (const char *)slot->place->s->align_retptr;
@@ -238,7 +238,7 @@ static void become_ended(slot_t *slot)
     model.returned = NULL;
 }
 
-/* As programs of libaco do. */
+/* Ends the coroutine as programs of libaco do. */
 ACO_NORETURN static void exit_by_hand(slot_t *slot)
 {
     slot->is_ended_by_hand = 1;
@@ -293,7 +293,7 @@ static operation_t next_of_coroutine(const slot_t *slot)
 
 static void go_deeper(slot_t *slot);
 
-/* What a level does until it returns, and perhaps again when it is left. */
+/* Runs a level until it returns, and perhaps again when it is left. */
 INLINE void follow(level_t *level)
 {
     slot_t *slot = level->slot;
@@ -400,8 +400,8 @@ static void leave_entry(slot_t **slot)
     }
 }
 
-/* A value that was meant for one that has been reset meanwhile is not told from its own, where it
- * starts by a direct switch. */
+/* A coroutine that starts by a direct switch may find the value of one that has been reset
+ * meanwhile. */
 static void check_first_value(const slot_t *slot)
 {
     void *value = aco_first_value();
@@ -464,7 +464,7 @@ static void follow_in_main(unsigned limit)
     }
 }
 
-/* What can be handed back is detached, so that the first thread may go on with it. */
+/* Detaches what can be handed back, so that the first thread may go on with it. */
 static void end_thread(void)
 {
     finish_children();

@@ -264,7 +264,7 @@ void init_thread(void)
 
 /* ==== Checks ================================================================================== */
 
-/* What is true of all that are not running: I2, I3 and what reg[] is said to hold. */
+/* Checks a coroutine that is not running: I2, I3 and the promised contents of reg[]. */
 static void check_at_rest(const slot_t *slot, unsigned state)
 {
     const aco_t *co = slot->co;
@@ -358,7 +358,7 @@ static void check_exceptions(void)
     }
 }
 
-/* What the one that runs, main or coroutine, is told of itself. */
+/* Checks what the library reports to the side that runs, main or coroutine, about itself. */
 static void check_current(void)
 {
     const slot_t *running = model.running;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the random programs of this directory are about: some coroutines and share stacks, and what
- * must be true of each. A program is a sequence of bytes, taken as choices are to be made.
+ * The model that the random programs of this directory run against: some coroutines and share
+ * stacks, and what must be true of each. A program is a sequence of bytes; each choice takes the
+ * next ones.
  *   model.c          the model: how it changes, and the checks of the library against it
  *   operations.c     what main and coroutines may do to others, without a switch
  *   fuzz_programs.c  the switches: what main, coroutines and a second thread do
@@ -175,8 +176,8 @@ void model_resume(slot_t *slot, void *value);
 /* Its frames are what is found now, and must stay so. */
 void model_yielded(slot_t *slot);
 
-/* What a coroutine does first when it is continued: after a direct switch, the one that was left
- * has come to rest only now. */
+/* Called first by a coroutine that is continued: after a direct switch, the one that was left has
+ * come to rest only now. */
 void model_arrive(void);
 
 void model_forget_frames(slot_t *slot);
@@ -200,7 +201,7 @@ void init_thread(void);
 /* In a coroutine as well as in main, after the library has changed something. */
 void check_everything(void);
 
-/* What main as well as coroutines may be told, and then what only one of them may. */
+/* Operations of main and of coroutines, and then those that only one of them may do. */
 typedef enum {
     RESUME,
     CREATE,

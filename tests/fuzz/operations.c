@@ -105,7 +105,7 @@ static void destroy_some_place(void)
     }
 }
 
-/* As programs of libaco do that want nothing to be saved out. */
+/* Does as programs of libaco that want nothing to be saved out. */
 static void forget_owner(place_t *place, int is_sz_too)
 {
     place->is_forgotten = 1;
@@ -146,7 +146,7 @@ static place_t *pick_place(const slot_t *parent)
 
 /* ==== Create and destroy ====================================================================== */
 
-/* Sets who is to resume it. */
+/* Sets the side that is to resume it. */
 static void set_parent(slot_t *slot)
 {
     unsigned choice = take();
@@ -359,7 +359,7 @@ static void set_arg(slot_t *slot)
     slot->arg = slot->co->arg = &model.args[take() % ARG_CT];
 }
 
-/* What acts on a slot that is in one of the given states. */
+/* Operations on a slot that is in one of the given states. */
 static const struct {
     unsigned states;
     int (*fits)(const slot_t *slot);
@@ -377,7 +377,7 @@ static const struct {
     [SET_ARG] = {PRESENT, NULL, set_arg},
 };
 
-/* What acts on something else. */
+/* Operations on something else. */
 static void (*const other_deeds[])(void) = {
     [CHANGE_WORDS] = change_words,      [INIT_THREAD] = init_thread,
     [NEW_PLACE] = make_place,           [DESTROY_PLACE] = destroy_some_place,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * In place of libFuzzer, where there is none: gives pseudo-random programs to fuzz_programs.c. The
- * first argument is how many; a second one, the number of the only one to run. What fails is told by
- * a line with that number before the words of the model. Relies on next_random() of harness.h.
+ * Stands in for libFuzzer, where there is none: gives pseudo-random programs to fuzz_programs.c.
+ * The first argument is how many; a second one, the number of the only one to run. A failure prints
+ * a line with that number before the message of the model. Relies on next_random() of harness.h.
  */
 #include "tests/harness.h"
 

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Lets libFuzzer run programs of all that coroutines do to each other against a model, in every
-# build that the model knows. FUZZ_SECONDS in the environment says for how long, in all, 60
-# if not set: it is split evenly, and as many builds run at a time as there are processors. What
-# fails a build is left in $OUTPUT/fuzz together with the fuzzer, which replays it.
+# build that the model knows. FUZZ_SECONDS in the environment, 60 if not set, is the time in all: it
+# is split evenly, and as many builds run at a time as there are processors. A program that fails is
+# left in $OUTPUT/fuzz together with the fuzzer, which replays it.
 # parts: standaloneFPUenv standaloneFPUenv.stress shareFPUenv shareFPUenv.stress
 # seconds: 25 25 25 25
 

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Breaks the library on purpose, one small change at a time, and tells which the C tests miss.
+"""Breaks the library on purpose, one small change at a time, and lists those that the C tests miss.
 
 universalmutator makes the mutants of aco.c, of the functions in aco.h and of the optional parts, or
-with --runtime of what tasks wait by. A sample, drawn evenly by function, is compiled with -O2 and
-linked to the native C tests, which run until one fails twice in a row, once not being enough on a
-busy machine; a test that takes far too long has failed, too. A mutant that does not compile, or
-whose object files are those of the original, is replaced by another one.
+with --runtime of the code by which tasks wait. A sample, drawn evenly by function, is compiled with
+-O2 and linked to the native C tests, which run until one fails twice in a row, once not being
+enough on a busy machine; a test that takes far too long has failed, too. A mutant that does not
+compile, or whose object files are those of the original, is replaced by another one.
 
 A mutant that passes all tests is a survivor, and shows a promise without a test, unless unpromised
 lists it with the reason why it breaks no promise. The score is the share of killed mutants among
 those that count; the exit status is 1 if it is below 98 %.
 
-Relies on gcc or clang on x86-64, libcmocka-dev and python3-venv. output/mutants has what it makes:
-log there tells the outcome of each mutant.
+Relies on gcc or clang on x86-64, libcmocka-dev and python3-venv. output/mutants has the results:
+log there lists the outcome of each mutant.
 """
 
 import argparse
@@ -43,11 +43,11 @@ GOAL = 98.0  # percent
 # Only tests are judged: a warning, say of a function without a call, rejects no mutant. What
 # C forbids does.
 COMPILE = [*os.environ.get("CC", "gcc").split(), "-std=gnu99", "-O2", "-I.", "-Iruntime",
-           "-Iextra/stack_pool", "-pthread",
+           "-Iruntime/sched/tests", "-Iextra/stack_pool", "-pthread",
            "-Werror=implicit-function-declaration", "-Werror=implicit-int",
            "-Werror=int-conversion", "-Werror=incompatible-pointer-types"]
 LIBRARIES = ["-lcmocka", "-lpthread", "-lm", "-ldl"]
-# What one leaves out, another may compile or run.
+# A variant may compile or run what another leaves out.
 VARIANTS: dict[str, list[str]] = {
     "plain": [],
     "stress": ["-DACO_CONFIG_STRESS", "-DACO_CONFIG_SHARE_FPU_MXCSR_ENV"],
@@ -74,7 +74,7 @@ class Test(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """What is broken, and of what its tests are made."""
+    """The sources that are broken, and those of their tests."""
     broken: list[str]
     library: list[str]
     tests: list[str]
@@ -85,7 +85,7 @@ def paths(*patterns: str) -> list[str]:
 
 
 def sources_of(library: str) -> list[str]:
-    """Those that tools/libraries tells."""
+    """Those that tools/libraries lists."""
     for line in (ROOT / "tools/libraries").read_text().splitlines():
         name, *columns = (column.strip() for column in line.split("|"))
         if name == library:
@@ -95,15 +95,12 @@ def sources_of(library: str) -> list[str]:
 
 CORE = Subject(paths("aco.[ch]", "extra/*/aco_*.[ch]"), [*sources_of("aco"), "tests/harness.c"],
                paths("tests/test_*.c", "extra/*/tests/test_*.c"))
-RUNTIME = Subject([f"runtime/{name}.c" for name in (
-                       "chan", "connect", "embed", "group", "io", "loop", "poll", "run", "sync",
-                       "task", "timer")],
+RUNTIME = Subject([*paths("runtime/sched/*.c"), *paths("runtime/sync/*.c"),
+                   *(f"runtime/{name}.c" for name in ("io/connect", "io/io", "start/embed",
+                                                      "start/run"))],
                   sources_of("aco") + sources_of("aco_runtime"),
-                  [f"runtime/tests/{name}.c" for name in (
-                      "random_descriptors", "random_tasks", "test_chan", "test_embed",
-                      "test_failures", "test_groups", "test_io", "test_misuse", "test_numbers",
-                      "test_offload", "test_process", "test_shortage", "test_sync",
-                      "test_tasks")])
+                  paths("runtime/sched/tests/random_tasks.c",
+                        "runtime/io/tests/random_descriptors.c", "runtime/*/tests/test_*.c"))
 
 
 # ---- Mutants -------------------------------------------------------------------------------------
@@ -315,7 +312,7 @@ class Trial:
         self.made: dict[Unit, pathlib.Path] = {}
 
     def object_of(self, unit: Unit) -> pathlib.Path:
-        """That of the original where nothing has changed."""
+        """The object of a unit: that of the original where nothing has changed."""
         if self.mutant.file not in self.build.needs[unit]:
             return self.build.objects[unit]
         if unit not in self.made:
@@ -360,7 +357,7 @@ class Run:
                 list(pool.map(build.measure, self.tests))
 
     def tests_for(self, build: Build, mutant: Mutant) -> list[Test]:
-        """What has killed mutants of the function, then tests beside it, then the quickest ones."""
+        """Tests that have killed mutants of the function, then those beside it, then quick ones."""
         folder = os.path.dirname(mutant.file)
         return sorted(self.tests, key=lambda test: (
             -self.killers[mutant.file, mutant.function, test.source],
@@ -386,7 +383,7 @@ class Run:
     def work(self, tree: pathlib.Path) -> None:
         shutil.rmtree(tree, ignore_errors=True)
         for source in paths("*.[chS]", "tests/*.[ch]", "extra/*/*.[ch]", "extra/*/tests/*.[ch]",
-                            "runtime/*.[ch]", "runtime/tests/*.[ch]"):
+                            "runtime/*.h", "runtime/*/*.[ch]", "runtime/*/tests/*.[ch]"):
             (tree / source).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / source, tree / source)
         while True:

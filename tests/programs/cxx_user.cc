@@ -173,7 +173,7 @@ void entry_throws_many()
     aco_exit();
 }
 
-/* What a coroutine caught is thrown again on the thread's own stack. */
+/* Throws again, on the thread's own stack, the exception that a coroutine caught. */
 void check_carried(const Thrower &thrower)
 {
     try {

@@ -3,13 +3,13 @@
 Run by gdb on emulated_steps.c under qemu, whose stub steps: looks at the processor before each
 instruction from begins() to ends(), as single_step.c does on x86. The numbers are those of the
 constraints in docs/proof.md. Each time SP is aligned and lies in the stack of main or of the
-coroutine, and what is below is overwritten, as a signal handler might (C3, C4). Inside of a switch
-the backtrace is that of who leaves, up to the jump, and ends with main or with the entry function.
-Who arrives finds SP, the frame pointer and the register of `to` as aco.h says, and its own control
-words (C2.2); who called acosw(), its SP, too, and its callee-saved registers, which are filled with
-values of their own at the call (C2.0, C2.1); and an entry function, the protector as its return
-address, frame pointer 0, and SP aligned. C1 asks for nothing here. Ends gdb with status 0 only if
-nothing is wrong. Relies on debugging information.
+coroutine, and the bytes below are overwritten, as a signal handler might (C3, C4). Inside of a
+switch the backtrace is that of the side that leaves, up to the jump, and ends with main or with the
+entry function. The side that arrives finds SP, the frame pointer and the register of `to` as aco.h
+says, and its own control words (C2.2); a caller of acosw(), its SP, too, and its callee-saved
+registers, which are filled with values of their own at the call (C2.0, C2.1); and an entry
+function, the protector as its return address, frame pointer 0, and SP aligned. C1 asks for nothing
+here. Ends gdb with status 0 only if nothing is wrong. Relies on debugging information.
 """
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SWITCHES = 4  # two resumes, a yield, an exit
 INSIDE = 8  # instructions before its jump that belong to an inline switch, at least
 SWITCHERS = "resumes", "inner", "outer", "entry"  # functions that may contain one
 CONTINUED = "resumes", "inner"  # those in which a side is suspended and continued
-# What a backtrace may be, innermost function first: those of the library and of libc, then ours.
+# Possible backtraces, innermost function first: those of the library and of libc, then ours.
 # The switch may show the function around it twice.
 OTHERS = r"((?!(begins|ends|resumes|main|inner|outer|entry)\b)\w+ )*"
 TRACES = {
@@ -103,7 +103,7 @@ class Stepper:
         self.is_leaving = False  # until the jump
         self.inside = inside_of_switches(self.cpu)
 
-    # -- What holds
+    # -- Claims
 
     def demand(self, holds: bool, rule: str) -> None:
         if not holds:
@@ -154,7 +154,7 @@ class Stepper:
                     "the word at SP is not in the link register")
         if pc != address_of("entry"):
             self.demand(self.is_shared or self.control() == self.words[self.side],
-                        "the control words are not those of who arrives")
+                        "the control words are not those of the side that arrives")
         else:
             self.demand(self.top % ENTRY_ALIGN == 0, "SP at the entry is not aligned")
             self.demand(register("sp") == self.top, "SP at the entry is not that of an empty stack")
@@ -227,7 +227,7 @@ def inside_of_switches(cpu: Processor) -> set[int]:
 
 
 def address_of(function: str) -> int:
-    """Without the bit that tells of thumb code."""
+    """The address without the bit that marks thumb code."""
     return value(f"(unsigned long)&{function} & ~1ul")
 
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What programs share that gdb follows: functions of well-known names, which it finds by symbols
- * and in backtraces. It steps from begins() to ends().
+ * Shared by programs that gdb follows: functions of well-known names, which it finds by symbols and
+ * in backtraces. It steps from begins() to ends().
  */
 #ifndef FOLLOWED_H
 #define FOLLOWED_H

@@ -2,7 +2,7 @@
 /*
  * Opens the shared library that is its first argument, finds there the functions that the others
  * name, and uses the library through dlsym() alone, as a binding of another language would. Exits
- * with 0 if all is well, otherwise says what is not. Of aco.h it uses types only.
+ * with 0 if all is well, otherwise says what is not. It uses only types of aco.h.
  */
 #define ACO_CONFIG_DLOPEN
 #include "aco.h"

@@ -21,7 +21,7 @@ static NOINLINE void take(void)
     ct_taken++;
 }
 
-/* What is here later was defined once: a new frame must be undefined all the same. */
+/* Defines the bytes of frames to come: a new frame must be undefined all the same. */
 static NOINLINE void dirty_the_stack(void)
 {
     char bytes[4096];

@@ -3,8 +3,8 @@
  * Values that live in registers, and in memory near the stack pointer, must survive the inline
  * switch, whatever the other side does meanwhile. One side keeps values of every kind alive; the
  * other overwrites every register it may, and every byte below the keeper's stack pointer, and
- * takes a signal. What a compiler makes of this depends on its options: test_registers.sh compiles
- * and runs it with many. A program without cmocka: exits with 0 if all is well, and otherwise says
+ * takes a signal. The code of a compiler depends on its options: test_registers.sh compiles and
+ * runs this with many. A program without cmocka: exits with 0 if all is well, and otherwise says
  * what has changed.
  */
 #include "aco.h"
@@ -60,7 +60,7 @@ typedef struct {
     wrong_floats += float_##i != FLOAT_VALUE(float, i);
 #define ALL_FLOATS(X) TIMES_4(X)
 
-/* What this processor, with these options, has none of, is left out. */
+/* Kinds of values that this processor, with these options, has no registers for are left out. */
 #ifdef LONG_DOUBLE_CONSTRAINT
 #define DECLARE_LONG_DOUBLE(i)                                                                     \
     long double long_double_##i = FLOAT_VALUE(long double, i);                                     \
@@ -106,7 +106,7 @@ typedef uint32_t wide_vector_t __attribute__((vector_size(32)));
 #define ALL_WIDE_VECTORS(X)
 #endif
 
-/* Of a length that only the processor knows. */
+/* Vectors of a length that only the processor knows. */
 #ifdef DECLARE_SCALABLE
 #define ALL_SCALABLE(X) TIMES_16(X)
 #else
@@ -328,7 +328,7 @@ static void both_keep(size_t resumer, size_t yielder)
     aco_destroy(co);
 }
 
-/* What a leaf function keeps must be part of the frames, or nobody saves it. */
+/* The bytes that a leaf function keeps must be part of the frames, or they are not saved. */
 static void leaf_is_within_frames(void)
 {
     kept_t kept = {NULL, {55, 0}, 0};

@@ -42,7 +42,7 @@ static NOINLINE unsigned KEEPER_NAME(const keeper_t *keeper, aco_t *co)
 
         KEEPER_SWITCH;
 
-        /* What is expected is worked out anew. */
+        /* The expected values are worked out anew. */
         seed = keeper->seed + round;
         LAUNDER("r", seed);
         ALL_LONG_DOUBLES(CHECK_LONG_DOUBLE)

@@ -5,11 +5,11 @@
  *   LONG_DOUBLE_CONSTRAINT, VECTOR_CONSTRAINT (16 bytes), WIDE_VECTOR_CONSTRAINT (32 bytes)
  *                                        where there are such registers
  *   DECLARE_SCALABLE(i), CHECK_SCALABLE(i)
- *                                        the same as DECLARE_INT(i), CHECK_INT(i), for vectors whose
- *                                        length only the processor knows, where there are any; the
- *                                        latter adds to `wrong`
- *   OVERWRITE_REGISTERS()                a statement that leaves another value in every register but
- *                                        stack, frame and thread pointer
+ *                                        the same as DECLARE_INT(i), CHECK_INT(i), for vectors of a
+ *                                        length that only the processor knows, where there are any;
+ *                                        the latter adds to `wrong`
+ *   OVERWRITE_REGISTERS()                a statement that leaves another value in every register
+ *                                        but stack, frame and thread pointer
  */
 #ifndef ACO_TEST_REGISTERS_LISTS_H
 #define ACO_TEST_REGISTERS_LISTS_H
@@ -134,12 +134,14 @@
 /* x18 is a register like others on Linux. */
 #define OVERWRITE_REGISTERS()                                                                      \
     __asm__ volatile(TIMES_32(OVERWRITE_VECTOR) OVERWRITE_PREDICATES                               \
-                     "mov x0, 0x5c5c\n\tmov x1, x0\n\tmov x2, x0\n\tmov x3, x0\n\tmov x4, x0\n\t"    \
-                     "mov x5, x0\n\tmov x6, x0\n\tmov x7, x0\n\tmov x8, x0\n\tmov x9, x0\n\t"        \
-                     "mov x10, x0\n\tmov x11, x0\n\tmov x12, x0\n\tmov x13, x0\n\tmov x14, x0\n\t"   \
-                     "mov x15, x0\n\tmov x16, x0\n\tmov x17, x0\n\tmov x18, x0\n\tmov x19, x0\n\t"   \
-                     "mov x20, x0\n\tmov x21, x0\n\tmov x22, x0\n\tmov x23, x0\n\tmov x24, x0\n\t"   \
-                     "mov x25, x0\n\tmov x26, x0\n\tmov x27, x0\n\tmov x28, x0\n\tmov x30, x0"       \
+                     "mov x0, 0x5c5c\n\tmov x1, x0\n\tmov x2, x0\n\tmov x3, x0\n\t"                \
+                     "mov x4, x0\n\tmov x5, x0\n\tmov x6, x0\n\tmov x7, x0\n\t"                    \
+                     "mov x8, x0\n\tmov x9, x0\n\tmov x10, x0\n\tmov x11, x0\n\t"                  \
+                     "mov x12, x0\n\tmov x13, x0\n\tmov x14, x0\n\tmov x15, x0\n\t"                \
+                     "mov x16, x0\n\tmov x17, x0\n\tmov x18, x0\n\tmov x19, x0\n\t"                \
+                     "mov x20, x0\n\tmov x21, x0\n\tmov x22, x0\n\tmov x23, x0\n\t"                \
+                     "mov x24, x0\n\tmov x25, x0\n\tmov x26, x0\n\tmov x27, x0\n\t"                \
+                     "mov x28, x0\n\tmov x30, x0"                                                  \
                      :                                                                             \
                      :                                                                             \
                      : "x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11",   \
@@ -174,11 +176,11 @@
 #define OVERWRITE_REGISTERS()                                                                      \
     __asm__ volatile(OVERWRITE_VECTORS                                                             \
                      "li a0, 0x5c5c\n\t" TIMES_32(OVERWRITE_FLOAT)                                 \
-                     "mv ra, a0\n\tmv t0, a0\n\tmv t1, a0\n\tmv t2, a0\n\tmv t3, a0\n\t"             \
-                     "mv t4, a0\n\tmv t5, a0\n\tmv t6, a0\n\tmv a1, a0\n\tmv a2, a0\n\t"             \
-                     "mv a3, a0\n\tmv a4, a0\n\tmv a5, a0\n\tmv a6, a0\n\tmv a7, a0\n\t"             \
-                     "mv s1, a0\n\tmv s2, a0\n\tmv s3, a0\n\tmv s4, a0\n\tmv s5, a0\n\t"             \
-                     "mv s6, a0\n\tmv s7, a0\n\tmv s8, a0\n\tmv s9, a0\n\tmv s10, a0\n\t"            \
+                     "mv ra, a0\n\tmv t0, a0\n\tmv t1, a0\n\tmv t2, a0\n\tmv t3, a0\n\t"           \
+                     "mv t4, a0\n\tmv t5, a0\n\tmv t6, a0\n\tmv a1, a0\n\tmv a2, a0\n\t"           \
+                     "mv a3, a0\n\tmv a4, a0\n\tmv a5, a0\n\tmv a6, a0\n\tmv a7, a0\n\t"           \
+                     "mv s1, a0\n\tmv s2, a0\n\tmv s3, a0\n\tmv s4, a0\n\tmv s5, a0\n\t"           \
+                     "mv s6, a0\n\tmv s7, a0\n\tmv s8, a0\n\tmv s9, a0\n\tmv s10, a0\n\t"          \
                      "mv s11, a0"                                                                  \
                      :                                                                             \
                      :                                                                             \
@@ -209,8 +211,9 @@
 /* The one of r7 and r11 that is no frame pointer is free. */
 #define OVERWRITE_REGISTERS()                                                                      \
     __asm__ volatile(".syntax unified\n\tmov r0, 0x5c\n\t" OVERWRITE_VECTORS                       \
-                     "mov r1, r0\n\tmov r2, r0\n\tmov r3, r0\n\tmov r4, r0\n\tmov r5, r0\n\t"        \
-                     "mov r6, r0\n\tmov r8, r0\n\tmov r9, r0\n\tmov r10, r0\n\tmov r12, r0\n\t"      \
+                     "mov r1, r0\n\tmov r2, r0\n\tmov r3, r0\n\tmov r4, r0\n\t"                    \
+                     "mov r5, r0\n\tmov r6, r0\n\tmov r8, r0\n\tmov r9, r0\n\t"                    \
+                     "mov r10, r0\n\tmov r12, r0\n\t"                                              \
                      "mov lr, r0\n\tmov " ACO_CLOBBER_OTHER_BP ", r0"                              \
                      :                                                                             \
                      :                                                                             \

@@ -519,7 +519,7 @@ static void yields_for_ever(void)
     }
 }
 
-/* As by bindings that know nothing of sanitizers. The way back is told. */
+/* Switches as bindings do that know nothing of sanitizers. The way back is reported to ASan. */
 static void switch_untold(void)
 {
     aco_t *main_co = make_main();

@@ -2,7 +2,7 @@
 /*
  * A program with errors inside coroutines, of which the argument names the one that is made; see
  * `errors`. A sanitizer must report it, of the right kind and at the line that ends in a comment
- * with its name. Exits with 0 if nobody stops it. Relies on aco.h and pthreads.
+ * with its name. Exits with 0 if nothing stops it. Relies on aco.h and pthreads.
  */
 #include "aco.h"
 
@@ -18,7 +18,7 @@
 /* The index of the byte behind an array, which no compiler can know. */
 static volatile size_t behind = ARRAY_SZ;
 
-/* What it points to, no compiler can know either. */
+/* No compiler can know either what it points to. */
 static char *volatile pointer;
 
 /* ==== Errors of one coroutine ================================================================= */
@@ -92,7 +92,7 @@ static NOINLINE void use_after_return(void)
     pointer[behind - 1] = 1; /* use_after_return */
 }
 
-/* A fake stack that nobody empties is full after that many calls that are not returned from. */
+/* A fake stack that is never emptied is full after that many calls that don't return. */
 #define RESET_CT 20
 #define RESET_DEPTH 1000u
 
@@ -154,7 +154,7 @@ static NOINLINE void race(void)
 
 /* ==== Coroutines ============================================================================== */
 
-/* In which the error is made by a callee, whose name a report then has above its caller's. */
+/* A callee makes the error, so a report has its name above that of its caller. */
 static void makes_error(void)
 {
     void (*const *error)(void) = (void (*const *)(void))aco_get_arg();
@@ -243,7 +243,7 @@ static void leak_of_main(void)
     aco_share_stack_destroy(stack);
 }
 
-/* Puts `block` where nobody looks for it, at the address of something that is no more. */
+/* Hides `block` at the address of something that is no more. */
 static void put_away(char *block, void *address)
 {
     char **blocks = (char **)mmap(address, sizeof(*blocks), PROT_READ | PROT_WRITE,

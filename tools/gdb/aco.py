@@ -7,7 +7,7 @@ about aco_t. Works alike on a live process and on a core file, since it writes t
 - The registers of a suspended coroutine come from an unwinder that, as long as there is a view,
   lets the thread's innermost real frame have been called from where the coroutine is suspended.
 - The frames of one that is saved out come from an object file made for the purpose, whose only
-  section is read-only and lies where the frames lay; gdb is told to trust such sections.
+  section is read-only and lies where the frames lay; the script makes gdb trust such sections.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HINT = "Only what is found without a list; a build with -DACO_CONFIG_LIST shows 
 
 
 class Processor(NamedTuple):
-    """What must be known of a processor that gdb does not tell."""
+    """Facts about a processor that gdb does not provide."""
 
     pc: str
     sp: str
@@ -354,7 +354,7 @@ def is_of_library(frame: gdb.Frame) -> bool:
     symtab = frame.find_sal().symtab
     return re.match(r"aco(_|sw$)", frame.name() or "") is not None or \
         (symtab is not None and
-         re.search(r"\bruntime/(hooks/)?\w+\.[ch]$", symtab.filename) is not None)
+         re.search(r"\b(runtime(/\w+)?|hooks)/\w+\.[ch]$", symtab.filename) is not None)
 
 
 def place_of(frame: gdb.Frame | None) -> str:
@@ -369,8 +369,9 @@ def place_of(frame: gdb.Frame | None) -> str:
 
 
 def name_in_program(name: str) -> str | None:
-    """What gdb calls a variable of the library, whose ELF symbol may have the configuration in its
-    name: gdb then prefers that to the name in C. None if there is no such variable."""
+    """The name that gdb has for a variable of the library, whose ELF symbol may have the
+    configuration in its name: gdb then prefers that to the name in C. None if there is no such
+    variable."""
     names = gdb.execute(f"complete print {name}", to_string=True)
     match = re.search(rf"^print ({name}(?:_\w+)?)$", names, re.MULTILINE)
     return match[1] if match else None
@@ -577,7 +578,7 @@ N is a number of `info aco`. An argument of bt is, for instance, full."""
     def run(self, words: str) -> None:
         which, _, arguments = words.partition(" ")
         if not which:
-            fail("which one? aco bt N, aco bt ADDRESS or aco bt all; `info aco` tells numbers")
+            fail("which one? aco bt N, aco bt ADDRESS or aco bt all; `info aco` lists numbers")
         with no_view():
             listing = Listing()
             chosen = listing.coroutines if which == "all" else [listing.find(which)]

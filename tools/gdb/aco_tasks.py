@@ -3,9 +3,9 @@
 Tasks of aco's runtime in gdb: `info aco tasks`, `aco where`, `aco apply all bt`; see README.md.
 aco.py loads it.
 
-A process may have 100,000 tasks, and gdb takes milliseconds to unwind one of them. So the tasks are
-read in bulk, and gdb unwinds but one of those whose stacks look alike: they are of the same size,
-and have the same addresses of code at the same places, return addresses among them.
+A process may have 100,000 tasks, and gdb takes milliseconds to unwind one of them. The tasks are
+therefore read in bulk, and gdb unwinds only one of those whose stacks look alike: stacks of the
+same size, which have the same addresses of code, return addresses among them, at the same offsets.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MOST_STACK = 4096  # bytes of a stack, from its innermost frame on, that are com
 MOST_FRAMES = 200
 MOST_RESUMED = 16  # coroutines that a task has resumed, each the next one
 MOST_PLACES = 1000  # beyond these, gdb unwinds no more
-CT_IDS = 4  # of further tasks of a group that are shown
+CT_IDS = 4  # ids of further tasks that a group shows
 
 Key = tuple[Any, ...]
 
@@ -48,7 +48,7 @@ Key = tuple[Any, ...]
 
 
 class Memory:
-    """Memory of the process, of which small things are read together with their neighbours."""
+    """Memory of the process. A small read takes the whole block around it, for later ones."""
 
     def __init__(self) -> None:
         self.inferior = gdb.selected_inferior()
@@ -69,7 +69,7 @@ class Memory:
 
 
 class Layout:
-    """Where the members of a struct are; reads them from its bytes."""
+    """The offsets of a struct's members, to read them from its bytes."""
 
     def __init__(self, name: str) -> None:
         self.type = gdb.lookup_type(name)
@@ -91,7 +91,7 @@ class Layout:
 
 
 def names_of(enumeration: str) -> dict[int, str]:
-    """What the values of an enumeration mean: of TASK_NEW or FOR_INPUT, new and input."""
+    """The meanings of an enumeration's values: "new" for TASK_NEW, "input" for FOR_INPUT."""
     fields = gdb.lookup_type(enumeration).strip_typedefs().fields()
     return {field.enumval: field.name.partition("_")[2].lower().replace("_", " ")
             for field in fields}
@@ -112,7 +112,7 @@ def text_pages() -> set[int]:
 class Task(NamedTuple):
     id: int
     state: str
-    reason: str  # for what it waits; "" if it does not
+    reason: str  # what it waits for; "" if it does not
     fd: int
     name: int
     fn: int
@@ -144,8 +144,8 @@ class Group:
 
 
 def unwind(co: Coroutine, *, skips: bool = True) -> Place:
-    """The place of a suspended coroutine. The library's own frames, which may be skipped, differ:
-    it waits in several places."""
+    """The place of a suspended coroutine. The library waits in several places, so its own innermost
+    frames may be skipped."""
     pcs: list[int] = []
     where = "?"
     with viewed(co) as view:
@@ -161,7 +161,7 @@ def unwind(co: Coroutine, *, skips: bool = True) -> Place:
 
 
 def some_of(numbers: list[int]) -> str:
-    """The first of them."""
+    """The first of the numbers."""
     return ", ".join([str(number) for number in numbers[:CT_IDS]] +
                      ["..."] * (len(numbers) > CT_IDS))
 
@@ -177,7 +177,7 @@ class Tasks:
         try:
             self.runtime_type = gdb.lookup_type("struct runtime_s")
         except gdb.error:
-            fail("no runtime, or no debug information about it: compile runtime/*.c with -g")
+            fail("no runtime, or no debug information about it: compile runtime/*/*.c with -g")
         self.listing = Listing(is_short=True)
         self.memory, self.pages = Memory(), text_pages()
         self.co_layout, self.share_layout = Layout("aco_t"), Layout("aco_share_stack_t")
@@ -187,7 +187,7 @@ class Tasks:
         self.tasks = sorted(self.find(), key=lambda task: task.id)
 
     def chunks(self) -> Iterator[int]:
-        """Tasks are in chunks, of runtimes, which are in a list in run.c."""
+        """The newest chunk of tasks of each runtime in the list of sched/runtimes.c."""
         for found in [symbol.value() for symbol in gdb.lookup_static_symbols("all")]:
             if found.type.code != gdb.TYPE_CODE_STRUCT or not found.type.has_key("first") or \
                     found["first"].type != self.runtime_type.pointer():
@@ -232,7 +232,7 @@ class Tasks:
         return sorted(groups.values(), key=Group.order)
 
     def looks(self, task: Task) -> Key:
-        """What the stack of a task looks like."""
+        """A key for the stack of a task, equal for stacks that look alike."""
         if task.state == "running" or task.co == 0:
             return (task.id if task.co else task.fn,)
         parts: list[Key] = []
@@ -275,7 +275,7 @@ class Tasks:
             return Place("? " + one_line(error), (task.id,))
 
     def coroutine(self, task: Task) -> Coroutine:
-        """Where it goes on, or runs."""
+        """The coroutine in which a task goes on, or runs."""
         if task.state == "running":
             thread = self.thread_of(task)
             for known in self.listing.threads:
@@ -288,11 +288,11 @@ class Tasks:
 
     @functools.cached_property
     def threads(self) -> dict[int, int]:
-        """The numbers of threads, by what the kernel calls them."""
+        """gdb's numbers of threads, by the kernel's."""
         return {thread.thread.ptid[1]: thread.thread.num for thread in self.listing.threads}
 
     def thread_of(self, task: Task) -> int:
-        """0: it has none yet, or that is not known."""
+        """gdb's number of a task's thread; 0: it has none yet, or that is unknown."""
         if not (task.loop and task.co):
             return 0
         if task.loop not in self.loops:
@@ -300,7 +300,7 @@ class Tasks:
             self.loops[task.loop] = self.threads.get(int(loop["tid"]), 0)
         return self.loops[task.loop]
 
-    # ---- Words ----
+    # ---- Text ----
 
     def name_of(self, task: Task) -> str:
         try:
@@ -321,7 +321,8 @@ class Tasks:
         return text + (f" for {task.waits_for()}" if task.reason else "")
 
     def backtrace(self, task: Task, arguments: str) -> str:
-        """Of the coroutine that goes on, or runs, then of what has resumed it, up to the task's."""
+        """Backtraces of the coroutine that goes on, or runs, then of those that have resumed it, up
+        to the task's."""
         if not task.co:
             return "no frames\n"
         texts: list[str] = []
@@ -414,7 +415,7 @@ is that of a coroutine. Without one, it is what the selected thread runs."""
 class AcoApply(Command):
     """Print the backtraces of all tasks, or, without a runtime, of all coroutines.
 Usage: aco apply all bt [ARGUMENTS OF bt]
-Those in the same place have one, with their number. An argument of bt is, for instance, full: the
+Tasks in the same place share one, with their number. An argument of bt is, for instance, full: the
 locals are those of the first of them."""
 
     def __init__(self) -> None:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Tasks in every state, for test_gdb.sh, which stops in stop_here(), or has the program abort. */
+/* Tasks in every state, for test_gdb.sh, which stops in stop_here(), or makes the program abort. */
 #include "aco_runtime.h"
 
 #include <stdlib.h>

@@ -18,7 +18,7 @@
 #define DEPTH 3
 #define TEXT_SZ 40u /* bytes */
 
-/* What a thread has. Each coroutine gets a tag of its own, which its locals are made of. */
+/* Everything of one thread. Each coroutine gets a tag of its own, which its locals are made of. */
 typedef struct {
     int tags[6];
     aco_t *main_co;
@@ -101,7 +101,7 @@ static aco_t *make(world_t *w, aco_share_stack_t *stack, aco_cofuncp_t fp, int n
     return aco_create(w->main_co, stack, 0, fp, &w->tags[number]);
 }
 
-/* One coroutine in each state. Of those on the shared stack, `switcher` is the owner. */
+/* Makes one coroutine in each state. `switcher` is the owner of the shared stack. */
 static void prepare(world_t *w, int first_tag)
 {
     for (int i = 0; i < 6; i++) {

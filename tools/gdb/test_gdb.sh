@@ -36,7 +36,8 @@ ask() {
         arguments+=(-ex "echo == $command\\n" -ex "$command")
     done
     # Without the debug information of libc, which takes longer to read than all the rest.
-    "${GDB[@]}" -nx -batch -iex 'set debug-file-directory /nonexistent' -iex 'set debuginfod enabled off' \
+    "${GDB[@]}" -nx -batch -iex 'set debug-file-directory /nonexistent' \
+        -iex 'set debuginfod enabled off' \
         -iex 'set style enabled off' -x tools/gdb/aco.py "${arguments[@]}" "${DEBUGGEE[@]}" \
         >"$TMP/said" 2>&1 </dev/null ||
         true # the status is that of the last command, which may be one that must fail
@@ -50,7 +51,8 @@ wrong() {
     fail "$WHAT: $*"
 }
 
-# What gdb said to a command, when it was asked for the N-th time (1 if not given).
+# words_of COMMAND [N]: the answer of gdb to a command, when it was asked for the N-th time (1 if
+# not given).
 words_of() {
     awk -v command="== $1" -v nth="${2:-1}" '
         /^== / { inside = ($0 == command && ++count == nth); next }
@@ -64,7 +66,7 @@ says() {
     [[ ${text% } =~ $2 ]] || wrong "$1 does not say $2"
 }
 
-# ---- What must be seen, alive and in a core file -------------------------------------------------
+# ---- A live process and a core file --------------------------------------------------------------
 
 HEX="0x[0-9a-f]+"
 
@@ -129,11 +131,12 @@ LOOK=("info aco" "aco bt 2 full" "aco bt 9 full" "aco bt 11 full" "aco bt 3 full
     "aco bt 1" "aco bt 7" "aco bt 6" "aco bt all" "aco where" "aco where 10 full" "aco apply all bt"
     "aco bt worlds[0].in_place full"
     "info symbol worlds[0].in_place->fp"
-    "show backtrace past-main" "bt" "thread" "aco frame 4" "up 2" "up 3" "info locals" "bt" "info aco"
+    "show backtrace past-main" "bt" "thread" "aco frame 4" "up 2" "up 3" "info locals" "bt"
+    "info aco"
     "aco bt 7" "frame" "aco frame" "bt" "aco frame 9" "aco frame 6" "aco frame 11" "bt" "aco frame"
     "thread 1" "up" "aco bt all" "frame")
 
-# What the first thread itself is in.
+# The frames of the first thread itself.
 OWN_FRAMES="#0 (.* in )?stop_here \\(\\) at .* #1 (.* in )?runner \\(\\)"
 
 check_look() {
@@ -249,7 +252,8 @@ look_and_continue() {
 refuse() {
     WHAT="refusals"
     local source=$TMP/other.c program=$TMP/other
-    printf '#define ACO_CONFIG_DLOPEN\n#include "aco.h"\naco_t *co;\nint main(void) { return co != NULL; }\n' >"$source"
+    printf '#define ACO_CONFIG_DLOPEN\n#include "aco.h"\n%s\n' \
+        'aco_t *co; int main(void) { return co != NULL; }' >"$source"
     DEBUGGEE=("$program")
     must "a program without libaco does not compile" "${FOUND[0]}" -g -I. "$source" -o "$program"
     ask "break main" "run" "info aco"
@@ -264,13 +268,14 @@ refuse() {
     says "info aco" "^No coroutines.$" 2
     says "aco bt" "^aco: which one\\? "
     says "aco bt 15" "^aco: there is no coroutine 15: \`info aco\` lists [0-9]+, and no memory has "
-    says "aco bt 99999" "^aco: there is no coroutine 99999: \`info aco\` lists [0-9]+, and no memory "
+    says "aco bt 99999" \
+        "^aco: there is no coroutine 99999: \`info aco\` lists [0-9]+, and no memory "
     says "aco bt nonsense" '^aco: No symbol "nonsense" in current context.$'
     says "aco bt 0x12345678" "^aco: there is no coroutine 0x12345678: "
     echo "refusals: one line each"
 }
 
-# What is broken here: a save stack, the list's end, its links, and what runs.
+# Breaks a save stack, the list's end, its links, and the pointer to the running coroutine.
 look_at_broken_data() {
     WHAT="broken data"
     DEBUGGEE=("$SAMPLE")
@@ -296,7 +301,7 @@ look_at_broken_data() {
     echo "broken data: told in a line"
 }
 
-# What is found without a list: what runs, its main coroutine, the owner of its share stack.
+# Without a list gdb finds the running coroutine, its main coroutine, the owner of its share stack.
 look_without_list() {
     WHAT="without ACO_CONFIG_LIST"
     DEBUGGEE=("$SAMPLE")
@@ -322,7 +327,7 @@ look_at_tasks() {
     local row commands
     use_library aco_runtime "${FOUND[0]}" -O2
     must "the tasks do not compile" "${FOUND[0]}" "${C_WARNINGS[@]}" -O1 -g -std=gnu99 -pthread \
-        "${INCLUDE[@]}" runtime/tests/gdb_sample.c "${OBJECTS[@]}" -o "$SAMPLE"
+        "${INCLUDE[@]}" tools/gdb/gdb_sample.c "${OBJECTS[@]}" -o "$SAMPLE"
     # The kernel writes the core file: that of gdb lacks stacks with guards of MADV_GUARD_INSTALL.
     (cd "$TMP" && ulimit -c unlimited && "$SAMPLE" abort 2>/dev/null) || true
     for WHAT in "tasks of a process" "tasks in a core file"; do
@@ -353,8 +358,10 @@ check_tasks() {
     done
     says "info aco tasks all" " 3 1 $waits 4 1 $waits 5 1 waiting sleeps "
     says "aco where" "^task 1, first: running #0 $run"
-    says "aco where 4" "^task 4, locker: waiting for mutex #0 .* aco_mutex_lock .* locks .* enter_task "
-    says "aco where 6 full" "^task 6, resumes: waiting for sleep #0 .* aco_sleep .* generates .* resumed by #0 .* resumes .* co = "
+    says "aco where 4" \
+        "^task 4, locker: waiting for mutex #0 .* aco_mutex_lock .* locks .* aco_i_enter_task "
+    local resumes="generates .* resumed by #0 .* resumes .* co = "
+    says "aco where 6 full" "^task 6, resumes: waiting for sleep #0 .* aco_sleep .* $resumes"
     says "aco where 99" "^aco: there is no coroutine 99: "
     says "aco apply all bt" "^task 1, first: running #0 $run"
     says "aco apply all bt" " task 3, locker: waiting for mutex, and 1 like it: 4 #0 .* locks "
@@ -371,11 +378,12 @@ look_at_damage() {
         "set var aco_i_loop->running->runtime->chunks->tasks[2].co->reg[1] = 0x10" \
         "set var aco_i_loop->running->runtime->chunks->tasks[3].name = 0x10" \
         "set var aco_i_loop->running->runtime->chunks->tasks[4].state = 77" \
-        "set var aco_i_loop->running->runtime->chunks->next = aco_i_loop->running->runtime->chunks" \
+        "set var \$chunk = aco_i_loop->running->runtime->chunks" "set var \$chunk->next = \$chunk" \
         "info aco tasks" "aco apply all bt"
     says "info aco tasks" " 1 2 1 waiting reads input of [0-9]+ 0x10 \\? Cannot access memory "
     says "info aco tasks" " 1 3 1 waiting locker mutex $HEX broken: reg\\[SP\\] is not within "
-    says "info aco tasks" " 1 4 1 waiting \\? Cannot access memory at address 0x10 mutex $HEX locks at"
+    says "info aco tasks" \
+        " 1 4 1 waiting \\? Cannot access memory at address 0x10 mutex $HEX locks at"
     says "info aco tasks" " 1 6 1 waiting resumes "
     says "aco apply all bt" " task 6, resumes: "
     [[ $(words_of "info aco tasks") != *sleeps* ]] || wrong "a state that there is not"

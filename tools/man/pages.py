@@ -127,7 +127,7 @@ def read_version(path: str) -> str:
 
 
 def declarations(code: list[str]) -> Iterator[str]:
-    """What a user has to know of code: types in full, prototypes, heads of macros."""
+    """The parts of code that a user has to know: types in full, prototypes, heads of macros."""
     at = 0
     while at < len(code):
         start = at

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The manual pages: mandoc and man-db find no fault in them; the functions of the maps, and those that
-# README.md and docs/howto.md name, have one; every page is about something that the headers declare,
-# as they declare it; and all that the headers tell users is in some page, to the letter.
+# The manual pages: mandoc and man-db find no fault in them; the functions of the maps, and those
+# that README.md and docs/howto.md name, have one; every page is about something that the headers
+# declare, as they declare it; and all that the headers tell users is in some page, to the letter.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -15,7 +15,7 @@ HEADERS=($(sed -n 's/^include //p' packaging/installed))
 shopt -u nullglob
 MAPS=(packaging/libaco.map)
 [[ ! -d runtime ]] || MAPS+=(packaging/libaco_runtime.map)
-[[ ! -d runtime/hooks ]] || MAPS+=(packaging/libaco_hooks.map)
+[[ ! -d hooks ]] || MAPS+=(packaging/libaco_hooks.map)
 PAGES=$TMP/man
 
 must "pages.py fails" python3 tools/man/pages.py "$PAGES" "${MAPS[@]}" "${HEADERS[@]}"
@@ -66,12 +66,13 @@ for header in "${HEADERS[@]}"; do
     include+=(-I"$(dirname "$header")")
 done
 
-# What a page says in its synopsis is declared once more, which a compiler takes only if it is the
-# same; but types, which it doesn't take twice. Macros are there.
+# The synopsis of each page is declared once more, which a compiler takes only if it is the same;
+# but types, which it doesn't take twice. Macros must be defined.
 {
     for page in "$PAGES"/man3/*.3; do
         plain "$page" | sed -n '/^SYNOPSIS/,/^DESCRIPTION/{ /^[A-Z]/d; s/^ *//; p; }' |
-            sed -E '/^(typedef|struct) .*\{$/,/^\}/d; s/^#define (\w+).*/#ifndef \1\n#error "no macro \1"\n#endif/'
+            sed -E -e '/^(typedef|struct) .*\{$/,/^\}/d' \
+                -e 's/^#define (\w+).*/#ifndef \1\n#error "no macro \1"\n#endif/'
         name=$(basename "$page" .3)
         case $name in
         *_t) printf 'typedef %s type_%s;\n' "$name" "$name" ;;
@@ -128,7 +129,7 @@ done
 ((comments > 50)) || fail "there are only $comments comments in the headers"
 echo "all of $comments comments in the headers are in some page"
 
-# ---- What does not become a page -----------------------------------------------------------------
+# ---- Text that becomes no page -------------------------------------------------------------------
 
 sed 's/^ \* Starts or continues /&&&&&&/' aco.h >"$TMP/aco.h"
 must_not "pages.py takes a contract that does not begin with a short sentence" \

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """
-What the inline switch tells the compiler of registers: its list of clobbers, as the preprocessor
-leaves it, must name each register that the compiler may keep a value in, but those that the switch
-keeps and those that its operands are in. Which these are says the ABI of the processor: the tables
-here do not come from aco.h. docs/proof.md, "Why the inline switch follows", has the argument.
+Checks the clobbers of the inline switch: its list, as the preprocessor leaves it, must name each
+register that the compiler may keep a value in, but those that the switch keeps and those that its
+operands are in. The ABI of the processor says which these are: the tables here do not come from
+aco.h. docs/proof.md, "Why the inline switch follows", has the argument.
 
 Each name in aco.h is also taken out once, which must be seen in one of the ways to compile.
 
@@ -78,7 +78,7 @@ def processor_of(macros: set[str]) -> str:
 
 
 def needed(macros: set[str]) -> set[str]:
-    """What the list must name, as far as the switch does not keep it."""
+    """The names that the list must have: of registers that the switch does not keep."""
     processor = processor_of(macros)
     names = {"memory"}.union(*(names for macro, names in ABI[processor].items()
                                if not macro or macro in macros))
@@ -90,7 +90,7 @@ def needed(macros: set[str]) -> set[str]:
 
 
 def split_statement(text: str) -> list[str]:
-    """What follows an opening parenthesis, up to the one that closes it, parted at colons."""
+    """The text behind an opening parenthesis, up to the one that closes it, parted at colons."""
     parts, depth = [""], 0
     for token in re.findall(r'"(?:[^"\\]|\\.)*"|.', text, re.DOTALL):
         depth += (token == "(") - (token == ")")
@@ -104,7 +104,7 @@ def split_statement(text: str) -> list[str]:
 
 
 def read(preprocessed: str) -> tuple[set[str], list[list[str]]]:
-    """Macros, and of each inline switch the clobbers. Of what the preprocessor writes with -dD."""
+    """The macros, and the clobbers of each inline switch, in the preprocessor's output with -dD."""
     macros = set(re.findall(r"^#define (\w+)", preprocessed, re.MULTILINE))
     text = re.sub(r"^#.*$", "", preprocessed, flags=re.MULTILINE)
     lists = []

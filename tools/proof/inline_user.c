@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The inline switch as a compiler emits it: one in each of these functions. test_proof.sh puts
- * labels around the two. Of the layout of aco_t, what the proof must know is told by the sizes of
- * objects, which a tool reads most easily.
+ * labels around the two. The sizes of objects have what the proof must know of the layout of aco_t:
+ * a tool reads these most easily.
  */
 #include "aco.h"
 

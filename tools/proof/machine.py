@@ -6,8 +6,8 @@ meaning of its instructions.
 
 Capstone decodes, z3's bit vectors are the values. Only instructions with a do_...() have a
 meaning; any other, and every encoding, operand, address or relocation that is not understood,
-raises NotProved, so that nothing is ever skipped or guessed. Of thread-local variables the address
-is known by name, and no instruction with a meaning changes the thread pointer. Vector registers
+raises NotProved, so that nothing is ever skipped or guessed. Addresses of thread-local variables
+are known by name, and no instruction with a meaning changes the thread pointer. Vector registers
 may hold anything after a call, and are left out, but for the part of them that is callee-saved.
 
 Memory is a set of regions, each known by the unknown address it starts at, which the caller
@@ -47,7 +47,7 @@ class NotProved(Exception):
 
 @dataclass(frozen=True)
 class Processor(ABC):
-    """What differs between processors; a switch has `from` and `to` in these registers."""
+    """All that differs between processors; a switch has `from` and `to` in these registers."""
 
     name: str
     bits: int
@@ -84,11 +84,11 @@ class Processor(ABC):
 
     @abstractmethod
     def observed(self, state: State) -> list[z3.BitVecRef]:
-        """What can be told of control words and flags."""
+        """All of control words and flags that a program can observe."""
 
     @abstractmethod
     def flag_claims(self, call: State, away: State) -> list[tuple[str, str, z3.BoolRef]]:
-        """What aco.h promises of flags: constraint, what it says, formula."""
+        """The promises of aco.h about flags: constraint, what it says, formula."""
 
 
 # ---- Values --------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ class Image(ABC):
 
     @abstractmethod
     def machine(self, regions: list[Region], exit_at: z3.BitVecRef | int) -> Machine:
-        """What runs it; the exit is an address or an offset in .text."""
+        """A machine that runs it; the exit is an address or an offset in .text."""
 
     def _read(self, elf: ELFFile) -> None:
         for index, section in enumerate(elf.iter_sections()):
@@ -204,12 +204,12 @@ class Image(ABC):
         return self.sections[symbol["st_shndx"]] + int(symbol["st_value"])
 
     def _relocate(self, section: int, relocation: Relocation, _symbol: Symbol) -> None:
-        """What refers to something else must not be executed."""
+        """Code that refers to something else must not be executed."""
         at = section + relocation["r_offset"]
         self.unresolved.update(range(at, at + 4))
 
     def address(self, name: str) -> z3.BitVecRef:
-        """That of a function, here or in another file."""
+        """The address of a function, here or in another file."""
         if name in self.symbols:
             return z3.simplify(self.base + self.symbols[name])
         return z3.BitVec(name, self.processor.bits)
@@ -262,7 +262,7 @@ class State:
     regs: dict[str, z3.BitVecRef]  # control words and flags included
     memory: dict[tuple[str, int], Byte]  # by region and offset
     path: list[z3.BoolRef] = field(default_factory=list)
-    result: z3.BitVecRef | None = None  # what the zero flag tells of; None if it is not known
+    result: z3.BitVecRef | None = None  # that the zero flag compares with 0; None if not known
     has_loaded: bool = False  # control words
     has_ended: bool = False
     is_given_up: bool = False
@@ -375,7 +375,7 @@ class Machine:
     # -- Control flow
 
     def go(self, state: State, target: z3.BitVecRef) -> None:
-        """To an address: an exit, or a place in the code."""
+        """Goes to an address: an exit, or a place in the code."""
         target = z3.simplify(target)
         if any(target.eq(function) for function in self.never_return):
             state.is_given_up = True
@@ -389,7 +389,7 @@ class Machine:
         state.pc = offset.as_signed_long()
 
     def round_down(self, state: State, value: z3.BitVecRef) -> z3.BitVecRef:
-        """To a multiple of 16, which memory may begin at: so it gets a name of its own."""
+        """Rounds to a multiple of 16. Memory may begin there, so it gets a name of its own."""
         if self.aligned is None:
             raise NotProved("rounds to a multiple of 16")
         state.path += [self.aligned & 15 == 0, z3.ULT(value - self.aligned, 16)]
@@ -420,7 +420,7 @@ def lay(state: State, region: str, offset: int, value: z3.BitVecRef) -> None:
 
 
 def content(state: State, region: str, offset: int, sz: int) -> z3.BitVecRef:
-    """What was laid down there."""
+    """The value that was laid down there."""
     places = [(region, offset + n) for n in range(sz)]
     if not all(place in state.memory for place in places):
         raise NotProved(f"C2: not all of the {sz} bytes at {region}{offset:+d} are written")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 A symbolic arm64. An instruction is what capstone writes of it: operands of another form than those
-below, as with a shift, an extension or a changed base register, are not understood. Of the vector
-registers only the lower halves are there, some of which are callee-saved.
+below, as with a shift, an extension or a changed base register, are not understood. Vector
+registers have only their lower halves, some of which are callee-saved.
 
 Relies on machine.py, for what processors have in common, and on capstone, z3 and elftools.
 """
@@ -34,16 +34,16 @@ SYSTEM = r"(fpcr|fpsr|tpidr_el0)"
 ALIGN_16 = {-16, 0xFFFFFFFFFFFFFFF0}
 MEMORY = rf"\[{X}(?:, {NUMBER})?\]"
 
-# Return addresses may be signed together with SP, in a way that nobody knows; a processor may lack
+# Return addresses may be signed together with SP, by an unknown function; a processor may lack
 # that, and then it is the identity.
 WORD = z3.BitVecSort(64)
 SIGNED = z3.Function("signed", WORD, WORD, WORD)
-# Of an address; the offset that is in the next instruction completes it.
+# The page of an address; the offset that is in the next instruction completes it.
 PAGE = z3.Function("page", WORD, WORD)
 THREAD_POINTER = z3.BitVec("thread_pointer", 64)
 PACIASP, PACIBSP, AUTIASP, BTI_C, BTI_J, BTI_JC = 25, 27, 29, 34, 36, 38  # by number, hints
-# Of relocations: calls; pages of functions and data, and offsets in them; the same from the thread
-# pointer.
+# Relocations: of calls; of pages of functions and data, and offsets in them; of the same from the
+# thread pointer.
 R_CALL26, R_PAGE, R_PAGE_OFFSET, R_TLS_HIGH, R_TLS_LOW = 283, 275, 277, 549, 551
 
 
@@ -118,7 +118,7 @@ class Arm64Image(Image):
 
 
 def operands(insn: capstone.CsInsn, *forms: str) -> tuple[str, ...]:
-    """What the groups of the forms match; an offset that is left out is 0."""
+    """The text that the groups of the forms match; an offset that is left out is 0."""
     match = re.fullmatch(", ".join(forms), insn.op_str)
     if match is None:
         raise NotProved(f"no meaning is known for {insn.mnemonic} {insn.op_str}")
@@ -126,7 +126,7 @@ def operands(insn: capstone.CsInsn, *forms: str) -> tuple[str, ...]:
 
 
 class Arm64Machine(Machine):
-    """What its instructions mean."""
+    """The meaning of its instructions."""
 
     image: Arm64Image
 

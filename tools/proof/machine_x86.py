@@ -179,7 +179,7 @@ class X86Image(Image):
 
 
 class X86Machine(Machine):
-    """What its instructions mean."""
+    """The meaning of its instructions."""
 
     image: X86Image
 
@@ -366,7 +366,7 @@ class X86Machine(Machine):
     def do_fnclex(self, state: State, _insn: capstone.CsInsn) -> None:
         state.regs["x87_status"] = state.regs["x87_status"] & 0x7F00
 
-    # -- What a switch must not do, so that the claims about it can fail
+    # -- Deeds that a switch must not do, so that the claims about it can fail
 
     def do_fld1(self, state: State, _insn: capstone.CsInsn) -> None:
         state.regs["x87_tags"] = unknown("x87_tags", state.regs["x87_tags"].size())

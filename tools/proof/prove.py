@@ -3,11 +3,12 @@
 """
 Proves from the bytes of acosw.o that a switch keeps what the ABI says it must; docs/proof.md has
 the argument, the running model and the names of the constraints. For each object, every pair of
-switches in it is proved to make a round trip: acosw(), and what lies between two labels
-inline_NAME_begin and inline_NAME_end, if there are any; the size of a symbol offset_of_base tells
-where these may save one more word. So are what an entry function returns to, aco_i_ferry() if it
-is there, and landing pads if the object claims to have them. With --mutants, every byte of acosw.S
-that the proof has executed is changed, and the changed object must be rejected.
+switches in it is proved to make a round trip: acosw(), and the code between two labels
+inline_NAME_begin and inline_NAME_end, if there are any; the size of a symbol offset_of_base says
+where these may save one more word. The code that an entry function returns to is proved, too, as is
+aco_i_ferry() if it is there, and landing pads if the object claims to have them. With --mutants,
+every byte of acosw.S that the proof has executed is changed, and the changed object must be
+rejected.
 
 usage: prove.py [--mutants | --all-mutants] [--inline-keeps=REGISTER] [--source=FILE] OBJECT...
 
@@ -62,7 +63,7 @@ def words_of_reg() -> dict[str, int]:
             re.findall(r"^#define ACO_REG_IDX_(\w+) (\d+)\b", HEADER.read_text(), re.MULTILINE)}
 
 
-# ---- Who switches --------------------------------------------------------------------------------
+# ---- Switches ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def sites_of(image: Image, options: argparse.Namespace) -> list[Site]:
 
 @dataclass
 class Tally:
-    """What has been proved: paths, claims by constraint, and what it took."""
+    """Counts what has been proved: paths, claims by constraint, and instructions executed."""
 
     claims: Counter[str] = field(default_factory=Counter)
     paths: int = 0
@@ -244,7 +245,7 @@ class Proof:
         return self.run(self.image.machine(regions, self.symbol("to.RETADDR")), call)
 
     def start_coming_back(self, second: Site, away: State) -> State:
-        """Of what was, only reg[] of `from` and its stack are known, and the path taken."""
+        """Only reg[] of `from`, its stack and the path taken are known from before."""
         later = self.start_switch(second, "other_stack", "other", "from")
         later.path = list(away.path)
         later.memory |= {place: byte for place, byte in away.memory.items()
@@ -275,7 +276,7 @@ class Proof:
         self.tally.claim("C2.2", what, self.equal_control(self.control(state), wanted), known)
 
     def claim_kept(self, before: State, after: State) -> None:
-        """What the ABI wants in a certain state at each call, as it is at this one."""
+        """The state that the ABI prescribes at each call is as it is at this one."""
         for constraint, what, name in self.processor.kept:
             self.tally.claim(constraint, what, after.regs[name] == before.regs[name], after.path)
 
@@ -311,7 +312,7 @@ class Proof:
         self.claim_control("init: the control words are those given", away, control, known)
 
     def claim_extras(self, site: Site, call: State, away: State) -> None:
-        """What aco.h and acosw.S promise beyond the ABI."""
+        """The promises of aco.h and acosw.S beyond the ABI."""
         claim, known = self.tally.claim, away.path
         claim("X1", "the register that had `to` still does",
               away.regs[self.processor.to_reg] == self.symbol("to"), known)
@@ -325,7 +326,7 @@ class Proof:
                   away.regs[self.processor.from_reg] == self.symbol("from"), known)
 
     def claim_return(self, site: Site, call: State, later: State, back: State) -> None:
-        """Back behind the call, or behind the inline code: as at the call. What all coroutines
+        """Back behind the call, or behind the inline code: as at the call. State that coroutines
         share is as at the later call, which came here."""
         claim, cpu, known = self.tally.claim, self.processor, back.path
         for name in site.keeps:
@@ -375,7 +376,7 @@ class Proof:
         self.tally.claims["X7"] += 1
 
     def claim_landing_pads(self) -> None:
-        """What other files can call, they can call through a pointer or the PLT."""
+        """Functions that other files can call may be called through a pointer or the PLT."""
         for name in sorted(self.image.exported):
             offset = z3.BitVecVal(self.image.symbols[name], self.processor.bits)
             self.claim_pad(name, offset, self.processor.function_pads)
@@ -456,7 +457,7 @@ class Proof:
         return Region(name, base, whole if is_readable else (), whole)
 
     def fields_of(self, name: str) -> Region:
-        """Of a coroutine, what its parent is and whether it has ended."""
+        """The fields of a coroutine that say what its parent is and whether it has ended."""
         at, is_end = (self.image.sizes["offset_of_" + field] for field in ("main_co", "is_end"))
         return Region(name, self.symbol(name), {is_end, *range(at, at + self.processor.word)}, ())
 
@@ -474,7 +475,7 @@ class Proof:
         return Region("ferry", self.symbol("ferry"), (), range(below, self.words().stop))
 
     def claim_ferry(self, back: State) -> None:
-        """What init demands, a return address aside, which is none; and where it is."""
+        """The ferry is as init demands, but has no return address; and it is in its place."""
         cpu, known, sizes = self.processor, back.path, self.image.sizes
         ferry, sp = self.symbol("ferry"), self.symbol("parent.SP")
         words = {name: content(back, "ferry", index * cpu.word, cpu.word)
@@ -512,7 +513,7 @@ def mutations(executed: dict[int, int], is_all: bool) -> Iterator[tuple[int, int
 
 
 def observed(image: Image, state: State) -> list[z3.BitVecRef]:
-    """What is not scratch in the state at an arrival, memory aside."""
+    """All that is not scratch in the state at an arrival, but for memory."""
     cpu = image.processor
     names = filter(None, (cpu.sp, cpu.bp, cpu.link, cpu.from_reg, cpu.to_reg))
     return [*(state.regs[name] for name in names), *cpu.observed(state),

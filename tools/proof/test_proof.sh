@@ -29,7 +29,7 @@ find_python() {
     lack "no prover: apt-get install python3-z3 python3-capstone python3-pyelftools"
 }
 
-# Of the processor at hand: what compiles for it, and the option that protects branches.
+# The processor at hand, the compiler for it, and the option that protects branches.
 NAME='' COMPILE=() PROTECTION=''
 
 assemble() {
@@ -209,7 +209,7 @@ check_ferry_faults() {
 
 # ---- Faults in the source ------------------------------------------------------------------------
 
-# What faults are put into: acosw.S after the preprocessor, one instruction in a line.
+# Writes the source that faults are put into: acosw.S preprocessed, one instruction in a line.
 preprocess() {
     must "acosw.S is not read" "${COMPILE[@]}" "$@" -I. -E -P acosw.S -o "$TMP/preprocessed.s"
     tr ';' '\n' <"$TMP/preprocessed.s" >"$TMP/acosw.s"

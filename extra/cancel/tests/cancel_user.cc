@@ -79,7 +79,7 @@ private:
     bool yields_;
 };
 
-/* ==== What is unwound ======================================================================== */
+/* ==== Frames ================================================================================= */
 
 /* A frame without cleanups, but with red zones under AddressSanitizer. */
 void yield_below_arrays()
@@ -167,7 +167,7 @@ void has_thrower()
     aco_exit();
 }
 
-/* ==== Who cancels ============================================================================ */
+/* ==== Callers ================================================================================ */
 
 const struct {
     aco_cofuncp_t entry;
@@ -266,7 +266,7 @@ void cancel_in_handler(const Instance &instance)
     }
 }
 
-/* In a frame of its own, so that the destructor runs before the catch block is reached. */
+/* Has a frame of its own, so that the destructor runs before the catch block is reached. */
 __attribute__((noinline)) void throw_past(const Instance &instance, aco_cofuncp_t entry,
                                           std::string &log)
 {
@@ -288,7 +288,7 @@ void cancel_by_exception(const Instance &instance)
     }
 }
 
-/* ==== What breaks a rule ===================================================================== */
+/* ==== Broken rules =========================================================================== */
 
 void swallows()
 {

@@ -23,7 +23,7 @@ typedef struct {
     aco_t *partner;      /* for coroutines that switch to another one */
     int ct_yields;       /* in each cleanup */
     unsigned ct_cleaned; /* frames, of which the innermost has number DEPTH - 1 */
-    unsigned ct_returns; /* of `suspend`, or from it */
+    unsigned ct_returns; /* returns from `suspend` */
     int rounding;        /* in the last cleanup */
 } order_t;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * For the test of cancellation: a function that is compiled without unwind tables.
+ * A function that is compiled without unwind tables, for the test of cancellation.
  */
 void call_without_tables(void (*function)(void));
 

@@ -83,7 +83,7 @@ public:
     }
 };
 
-/* In a frame of its own, so that the destructor runs before the catch block is reached. */
+/* Has a frame of its own, so that the destructor runs before the catch block is reached. */
 __attribute__((noinline)) void throw_past_a_yield(int number)
 {
     YieldsAtTheEnd yields;
@@ -224,7 +224,7 @@ void cancel_after(aco_t *main_co, int ct)
     }
 }
 
-/* For use around other calls that run coroutines. */
+/* The calls stand around others that run coroutines. */
 void leave_and_enter()
 {
     aco_exceptions_t mine;

@@ -93,7 +93,7 @@ static void a_plain_resume_finds_none_afterwards(void **state)
 
 /* ==== While coroutines are cancelled ========================================================== */
 
-/* What a coroutine with two cleanups saw, and does. */
+/* A coroutine with two cleanups: its orders, and what it saw. */
 typedef struct {
     unsigned seen[2]; /* uncaught ones when the inner cleanup begins, and the outer */
     aco_t *to_cancel; /* resumed and cancelled by the inner one, or NULL */
@@ -147,7 +147,7 @@ static void those_of_the_caller_are_hidden_and_come_back(void **state)
     aco_destroy(co);
 }
 
-/* Even if a plain call continues the coroutine, and it cancelled another one meanwhile. */
+/* It is not, even if a plain call continues the coroutine, and it cancelled another meanwhile. */
 static void a_cancellation_that_passes_is_not_counted(void **state)
 {
     const instance_t *in = (const instance_t *)*state;

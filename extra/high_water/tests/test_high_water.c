@@ -223,7 +223,7 @@ static void each_stack_has_its_own(void **state)
 
 /* ==== Asking ================================================================================== */
 
-/* How many pages of `s` are in memory, the page of zeros included. */
+/* The number of pages of `s` in memory, the page of zeros included. */
 static size_t resident_pages(const aco_share_stack_t *s)
 {
     static unsigned char resident[1024];
@@ -249,7 +249,7 @@ static void asking_touches_no_page(void **state)
     aco_share_stack_destroy(s);
 }
 
-static int flags_of_last; /* of the descriptor that pread() got last */
+static int flags_of_last; /* flags of the descriptor that pread() got last */
 
 static int lowest_free_descriptor(void)
 {
@@ -258,7 +258,7 @@ static int lowest_free_descriptor(void)
     return fd;
 }
 
-/* Nor is one handed down to a program that another thread executes meanwhile. */
+/* No descriptor is handed down to a program that another thread executes meanwhile. */
 static void asking_leaves_no_descriptor_open(void **state)
 {
     const instance_t *in = (const instance_t *)*state;
@@ -285,7 +285,7 @@ static void without_pagemap_it_is_the_same(void **state)
     expect_exit(ask_without_descriptors, in->stack, 0);
 }
 
-/* As in a sandbox without mincore(). */
+/* The sandbox has no mincore(). */
 static void ask_without_system_calls(void *stack)
 {
     struct sock_filter refuse_mincore[] = {

@@ -31,7 +31,7 @@
 #define HAS_BACKTRACE 0
 #endif
 
-/* Without a red zone, which would stay when siglongjmp() leaves the function. */
+/* Has no red zone, which would stay when siglongjmp() leaves the function. */
 aco_attr_no_asan static void write_to(void *address)
 {
     volatile char *volatile there = (volatile char *)address;
@@ -88,7 +88,7 @@ static void resume(void *co)
     aco_resume((aco_t *)co);
 }
 
-/* ==== What the report says ==================================================================== */
+/* ==== The text of a report ==================================================================== */
 
 /* The line of `text` after the one that starts with `head`, up to the end of `text`. */
 static const char *after_line(const char *text, const char *head)
@@ -414,9 +414,9 @@ static void a_fault_elsewhere_that_nobody_handled_is_deadly(void **state)
     aco_destroy(co);
 }
 
-/* ==== Whoever handled it before =============================================================== */
+/* ==== Previous handlers ======================================================================= */
 
-/* What a handler of the test saw. */
+/* The facts that a handler of the test saw. */
 static volatile struct {
     unsigned ct;
     int signal_no;
@@ -820,7 +820,7 @@ static void install_in_many_threads(void *arg)
     _exit(count_mappings() == after_first ? 0 : 1);
 }
 
-/* For a thread that ends: the alternate stack that it set itself, or none, and how often the
+/* A thread that ends: the alternate stack that it set itself, or none, and how often the
  * destructor looked for it. */
 static pthread_key_t last_look_key;
 static struct {

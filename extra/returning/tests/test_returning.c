@@ -8,7 +8,7 @@
 #include "extra/returning/aco_returning.h"
 #include "tests/harness.h"
 
-/* How often it yields, and how it ends. */
+/* The number of its yields, and the way it ends. */
 typedef struct {
     int ct_yields;
     int exits;

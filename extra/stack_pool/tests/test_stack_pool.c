@@ -25,7 +25,7 @@
 #define COLOURS 40u                 /* as in aco_stack_pool.c */
 #define GUARD_SZ ((size_t)64 << 10) /* bytes; the default */
 
-/* ==== What several tests need ================================================================= */
+/* ==== Shared by several tests ================================================================= */
 
 static size_t page_size(void)
 {

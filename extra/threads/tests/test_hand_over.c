@@ -339,7 +339,7 @@ static void it_is_whole_whoever_comes_and_goes(void **state)
     assert_true(lists((aco_t *[]){in->main_co}, 1));
 }
 
-/* What a thread made before it ended. */
+/* A thread that makes coroutines, and ends. */
 static void *make_and_end(void *arg)
 {
     aco_t **cos = (aco_t **)arg;

@@ -81,7 +81,7 @@ static void the_exported_functions_do_it_too(void **state)
     aco_destroy(co);
 }
 
-/* ==== Who gives none ========================================================================== */
+/* ==== Calls that give none ==================================================================== */
 
 /* Records what it gets; passes a value every other time. */
 typedef struct {
@@ -278,7 +278,7 @@ static void what_a_parent_left_is_not_for_its_successor(void **state)
     aco_share_stack_destroy(stack);
 }
 
-/* For a coroutine that replaces another one by a child of its own. */
+/* Orders for a coroutine that replaces another one by a child of its own. */
 typedef struct {
     char memory[2 * sizeof(aco_t)] __attribute__((aligned(16)));
     aco_t *replacing;

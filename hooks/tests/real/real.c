@@ -2,15 +2,15 @@
 /*
  * Runs the functions of a library_t:
  *
- *   PROGRAM threads|tasks talk CT         CT jobs at a time; prints what each has told
- *   PROGRAM threads|tasks release CT      CT wait at the same time, and are let go on
- *   PROGRAM threads|tasks kill CT         CT wait at the same time, and the server is killed
- *   PROGRAM tasks deadline                one waits, and has 150 ms for it
+ *   PROGRAM threads|tasks talk CT         CT jobs at a time; prints what each reports
+ *   PROGRAM threads|tasks release CT      CT jobs wait at the same time, until they are released
+ *   PROGRAM threads|tasks kill CT         CT jobs wait at the same time; the server is killed
+ *   PROGRAM tasks deadline                one job waits, with a deadline of 150 ms
  *   PROGRAM tasks load CT SECONDS SEED    CT random sessions at a time, again and again; there are
  *                                         as many descriptors and bytes at the end as in between
  *
- * PORT in the environment is where the server listens, PID its process, KILL the command that ends
- * it. All tasks run on one thread.
+ * PORT in the environment is the server's port, PID its process, KILL the command that ends it. All
+ * tasks run on one thread.
  */
 #include "real.h"
 
@@ -34,7 +34,7 @@ int port, silent_port;
 int64_t patience = INT64_C(3600000000000); /* an hour */
 
 static int is_in_tasks, ct_jobs, ct_about;
-static int64_t wait_start; /* the last one */
+static int64_t wait_start; /* of the last wait */
 static job_t jobs[CT_MOST];
 static void (*job_function)(job_t *);
 
@@ -142,7 +142,7 @@ static int ct_waiting(void)
                                       : __atomic_load_n(&ct_about, __ATOMIC_SEQ_CST);
 }
 
-/* Whether no thread of the server runs any more: SIGSTOP reaches each at a time of its own. */
+/* Whether all threads of the server have stopped: SIGSTOP does not reach them at the same time. */
 static int is_stopped(const char *folder)
 {
     DIR *dir = opendir(folder);
@@ -176,7 +176,7 @@ static void prepare(void)
     }
 }
 
-/* They wait all at the same time, or this does not end. */
+/* Waits until all jobs wait at the same time. */
 static void await_all(void)
 {
     while (ct_waiting() < ct_jobs) {
@@ -206,7 +206,7 @@ static void kill_server(void)
     CHECK(system(getenv("KILL")) == 0);
 }
 
-/* The wait would last for ten minutes at least. */
+/* Checks that the deadline ends a wait that would last for at least ten minutes. */
 static void keep_to_deadline(void)
 {
     int ct_fds;
@@ -230,7 +230,7 @@ static void run_session(job_t *job)
     library.session(job, &seed);
 }
 
-/* Rounds of sessions; when one has ended, all is given back. */
+/* Runs rounds of sessions. A round gives everything back at its end. */
 static void load(int seconds, unsigned seed)
 {
     int64_t end = aco_now() + (int64_t)seconds * 1000000000;

@@ -82,7 +82,7 @@ static void talk_in(job_t *job, const char *scheme)
     }
     ask(job, curl, scheme, "medium");
     ask(job, curl, scheme, "wait");
-    curl_easy_setopt(curl, CURLOPT_ACCEPT_ENCODING, "gzip"); /* which comes in chunks */
+    curl_easy_setopt(curl, CURLOPT_ACCEPT_ENCODING, "gzip"); /* the answer comes in chunks */
     ask(job, curl, scheme, "chunked/medium");
     curl_easy_setopt(curl, CURLOPT_ACCEPT_ENCODING, NULL);
     if (job->number == 0) {
@@ -104,7 +104,7 @@ static void talk(job_t *job)
     talk_in_vain(job, "https", silent_port);
 }
 
-/* The answer begins, and has no end. */
+/* Waits for an answer that begins and has no end. */
 static void wait(job_t *job)
 {
     CURL *curl = curl_easy_init();

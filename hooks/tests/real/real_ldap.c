@@ -53,7 +53,7 @@ static void tell_code(job_t *job, int code)
 
 /* ==== Entries ================================================================================ */
 
-/* Adds or changes the one of this name. */
+/* Adds or changes the entry of this name. */
 static int put(LDAP *ldap, const char *dn, const char *name, char *bytes, size_t sz, int is_new)
 {
     struct berval text = {sz, bytes}, *texts[] = {&text, NULL};
@@ -85,7 +85,7 @@ static void ask(job_t *job, LDAP *ldap, const char *base, const char *filter, in
     ldap_msgfree(found);
 }
 
-/* Whether the description of an entry is this. */
+/* Whether this is the description of an entry. */
 static int holds(LDAP *ldap, const char *dn, const char *bytes, size_t sz)
 {
     LDAPMessage *found = NULL;
@@ -223,7 +223,7 @@ static void session(job_t *job, unsigned *seed)
     leave(ldap);
 }
 
-/* The library makes what all connections share when it is first used. */
+/* The first use of the library makes the data that all connections share. */
 static void init(void)
 {
     leave(dial_for(port, FOR_EVER, 0));

@@ -57,7 +57,7 @@ static void talk_of_big(job_t *job, memcached_st *cache, const char *key)
     free(big);
 }
 
-/* Many values by one request. */
+/* Gets many values by one request. */
 static void talk_of_many(job_t *job, memcached_st *cache)
 {
     char names[CT_KEYS][TEXT_SZ];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * OpenSSL by its own calls, and nginx. Jobs are pairs: one meets a peer that misbehaves, and keeps
- * the error in its queue; the other is in the middle of a connection meanwhile, and must see
- * nothing of it. OWN_KEYS in the environment names the libraries of aco_hooks_own_keys().
+ * the error in its queue; the other is in the middle of a connection meanwhile, and must not see
+ * the error. OWN_KEYS in the environment names the libraries of aco_hooks_own_keys().
  */
 #define _GNU_SOURCE
 #include "real.h"
@@ -20,7 +20,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#pragma weak aco_hooks_own_keys /* there are none in the program of threads */
+#pragma weak aco_hooks_own_keys /* the program of threads has no hooks */
 
 enum { CT_MOST_PAIRS = 100 };
 
@@ -56,7 +56,7 @@ static void hang_up(connection_t *connection)
     close(connection->fd);
 }
 
-/* What a call ended in, and what the first error is in the queue of who called. */
+/* Reports the result of a call, and the first error in the caller's queue. */
 static void tell_end(job_t *job, connection_t *connection, int result)
 {
     int error = SSL_get_error(connection->ssl, result);
@@ -71,7 +71,7 @@ static void send_request(connection_t *connection, const char *path)
     CHECK(SSL_write(connection->ssl, request, sz) == sz);
 }
 
-/* Reads until `sz` bytes have come, or the end, and tells their sum. */
+/* Reads until `sz` bytes or the end have come, and reports their sum. */
 static int read_answer(job_t *job, connection_t *connection, size_t sz)
 {
     char buffer[10000];
@@ -118,7 +118,7 @@ static void misbehave(job_t *job)
     fail_handshake(job, knows_certificate, silent_port);
     fail_handshake(job, knows_none, tls_port);
     await_other(job);
-    fail_handshake(job, knows_certificate, port); /* which speaks no TLS */
+    fail_handshake(job, knows_certificate, port); /* this port has no TLS */
     signal_other(job);
     await_other(job);
     reason = ERR_reason_error_string(ERR_peek_error());
@@ -135,7 +135,7 @@ static void behave(job_t *job)
     send_request(&connection, "medium");
     CHECK(read_answer(job, &connection, 100000) > 0);
     signal_other(job);
-    await_other(job); /* which has an error now */
+    await_other(job); /* the other one has an error now */
     while (SSL_read(connection.ssl, &byte, 1) > 0) {
         continue;
     }

@@ -28,7 +28,7 @@ static PGconn *dial(void)
     return connection;
 }
 
-/* The first line of a message; the others tell processes and so on. */
+/* Reports the first line of a message; the others name processes and so on. */
 static void tell_error(job_t *job, const char *message)
 {
     tell(job, "[%.*s] ", (int)strcspn(message, "\n"), message);
@@ -67,7 +67,7 @@ static void talk_of_big(job_t *job, PGconn *connection)
     free(big);
 }
 
-/* Rows go in and come out by COPY. */
+/* Writes and reads rows by COPY. */
 static void talk_by_copy(job_t *job, PGconn *connection)
 {
     char line[TEXT_SZ], *row;
@@ -93,7 +93,7 @@ static void talk_by_copy(job_t *job, PGconn *connection)
     CHECK(PQgetResult(connection) == NULL);
 }
 
-/* Another connection notifies this one, which polls its descriptor until then. */
+/* This connection polls its descriptor until another connection notifies it. */
 static void talk_by_notify(job_t *job, PGconn *connection)
 {
     PGconn *other = dial();
@@ -160,7 +160,7 @@ static void talk(job_t *job)
     PQfinish(connection);
     talk_in_vain(job, port, "dbname=nothing");
     talk_in_vain(job, REFUSED_PORT, "");
-    if (job->number < 2) { /* the least is two seconds */
+    if (job->number < 2) { /* at least two seconds */
         talk_in_vain(job, silent_port, "connect_timeout=2");
     }
 }

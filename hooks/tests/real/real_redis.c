@@ -63,7 +63,7 @@ static void talk_in_pipeline(job_t *job, redisContext *context)
     }
 }
 
-/* What a connection to this port ends in, if the server has a tenth of a second to answer. */
+/* Reports how a connection to this port ends, if the server has a tenth of a second to answer. */
 static void talk_in_vain(job_t *job, int to, const char *command)
 {
     redisContext *context = dial(to);

@@ -38,7 +38,7 @@ static void tell_error(job_t *job, const connection_t *connection, const char *w
     tell(job, "[%s: %d %s] ", what, code, text);
 }
 
-/* Logs in with this key; tells what is wrong. */
+/* Logs in with this key; reports a failure. */
 static int open_connection(job_t *job, connection_t *connection, const char *key)
 {
     char path[TEXT_SZ];
@@ -138,7 +138,7 @@ static void talk(job_t *job)
     close(connection.fd);
 }
 
-/* The server waits until somebody writes to a FIFO. */
+/* Makes the server wait until a FIFO has a writer. */
 static void wait(job_t *job)
 {
     connection_t connection;
@@ -177,7 +177,7 @@ static void prepare(void)
 {
 }
 
-/* To open it waits for the first reader; all others find a writer then. */
+/* The open waits for the first reader; all others then find a writer. */
 static void release(int ct)
 {
     char path[TEXT_SZ];

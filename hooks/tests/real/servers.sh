@@ -4,7 +4,7 @@
 # Starts real servers, each on a free port, with its data in a folder of its own. Sourced after
 # tests/harness.sh. A server runs as the caller or, if that is root, as nobody.
 
-# What servers keep; another user must get at it.
+# The servers' files; their user must be able to read them.
 DATA=$(mktemp -d)
 SERVER='' PORT='' TLS_PORT='' KILL='' STOP=TERM
 trap 'stop_server; rm -rf "$TMP" "$DATA"' EXIT
@@ -22,20 +22,20 @@ as_user() {
     must "$1 fails" env -C "$DATA" HOME="$DATA" "${AS_USER[@]}" "$@"
 }
 
-# Whether somebody listens there.
+# Whether a server listens on this port.
 answers() {
     (: <>"/dev/tcp/127.0.0.1/$1") 2>/dev/null
 }
 
-# A port at which nobody listens, below those that the kernel gives away.
+# A port without a listener, below those that the kernel gives away.
 find_port() {
     local port
     while port=$((10000 + RANDOM % 20000)); answers "$port"; do :; done
     echo "$port"
 }
 
-# start_server NAME: PORT is where it listens, PID its process, KILL the command that kills it and
-# what belongs to it.
+# start_server NAME: PORT is then the server's port, PID its process, and KILL the command that
+# kills it and its children.
 start_server() {
     local name=$1
     STOP=TERM
@@ -61,10 +61,10 @@ start_server() {
     fail "$name does not start: $(tail -n 20 "$DATA/$name.said")"
 }
 
-# Lets it end by itself, if it does.
+# Lets the server end by itself, or kills it.
 stop_server() {
     [[ -n $SERVER ]] || return 0
-    # What sshd has left behind waits for a writer.
+    # Processes that sshd has left behind wait for a writer.
     [[ ! -p $DATA/sshd/fifo ]] || : <>"$DATA/sshd/fifo"
     kill -CONT "$SERVER" 2>/dev/null || true
     kill "-$STOP" "$SERVER" 2>/dev/null || true
@@ -94,7 +94,7 @@ make_pg() {
 
 command_pg() {
     rm -f "$DATA/pg/postmaster.pid"
-    STOP=INT # which does not wait for clients
+    STOP=INT # SIGINT does not wait for clients
     COMMAND=(postgres -D "$DATA/pg" -p "$PORT" -c listen_addresses=127.0.0.1 -c fsync=off
         -c unix_socket_directories= -c max_connections=300 -c autovacuum=off)
 }
@@ -192,7 +192,7 @@ SSHD
     export SSH_USER SSH_FOLDER
 }
 
-# Clients have processes of their own, each of which has others.
+# The server has a process for each client, which has others.
 is_ready_sshd() {
     KILL="all=$SERVER more=$SERVER
         while more=\$(pgrep -d , -P \$more); do all=\$all,\$more; done
@@ -218,7 +218,8 @@ rootpw secret
 index cn,objectClass eq
 SLAPD
     {
-        printf 'dn: dc=test\nobjectClass: dcObject\nobjectClass: organization\no: test\ndc: test\n\n'
+        printf 'dn: dc=test\nobjectClass: dcObject\nobjectClass: organization\n'
+        printf 'o: test\ndc: test\n\n'
         printf 'dn: ou=people,dc=test\nobjectClass: organizationalUnit\nou: people\n\n'
         for number in {0..39}; do
             printf 'dn: cn=person %d,ou=people,dc=test\n' "$number"

@@ -3,8 +3,8 @@
 #
 # Real libraries in tasks, by hooks, with their real servers: many at a time on one thread, with the
 # results, errors and timeouts that they have in threads without hooks; a deadline ends a wait
-# inside of them; a server that is killed is an error; random use leaks nothing. LOAD is for how
-# many seconds that lasts (1), SEED its seed (1).
+# inside of them; a server that is killed is an error; random use leaks nothing. LOAD is the length
+# of that in seconds (1), SEED its seed (1).
 #
 # parts: redis pg mariadb memcached curl openssl ssh ldap
 # seconds: 8 10 14 5 18 5 9 5
@@ -12,41 +12,41 @@
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
 
-FOLDER=runtime/hooks/tests/real
+FOLDER=hooks/tests/real
 [[ " $OPTIONS " != *" no-servers "* ]] || skip "servers are left out (-o no-servers)"
 need_libraries
 [[ -f "$OUTPUT/libaco_hooks.so" ]] || skip "there is no libaco_hooks.so"
 need setpriv:util-linux
-# shellcheck source=runtime/hooks/tests/real/servers.sh
+# shellcheck source=hooks/tests/real/servers.sh
 . "$FOLDER/servers.sh"
 
 read -ra compiler <<<"$CC"
 readonly PATIENCE=$((120 + ${LOAD:-1}))
 
-# build NAME PROGRAM OPTION...: $TMP/PROGRAM with hooks, $TMP/PROGRAM.plain without.
+# build NAME PROGRAM OPTION...: builds $TMP/PROGRAM with hooks, $TMP/PROGRAM.plain without.
 build() {
     local source=$FOLDER/real_$1.c program=$TMP/$2
     local command=("${compiler[@]}" -std=gnu99 -O1 -g "${C_WARNINGS[@]}" -I. -Iruntime
-        -Iruntime/hooks -Iextra/stack_pool -pthread "$source" "$FOLDER/real.c")
+        -Ihooks -Iextra/stack_pool -pthread "$source" "$FOLDER/real.c")
     must "$2 does not build" "${command[@]}" -L"$OUTPUT" "-Wl,-rpath,$PWD/$OUTPUT" \
         -laco_runtime -laco "${@:3}" -o "$program.plain" -ldl
-    must "$2 with hooks does not build" "${command[@]}" -Wl,-u,aco_hooks_active "$OUTPUT"/libaco_{hooks,runtime}.a \
-        "$OUTPUT/libaco.a" "${@:3}" -o "$program" -ldl
+    must "$2 with hooks does not build" "${command[@]}" -Wl,-u,aco_hooks_active \
+        "$OUTPUT"/libaco_{hooks,runtime}.a "$OUTPUT/libaco.a" "${@:3}" -o "$program" -ldl
 }
 
-# run FILE COMMAND...: what it prints is then in that file.
+# run FILE COMMAND...: writes the output of the command to the file.
 run() {
     if ! timeout -k 5 "$PATIENCE" "${@:2}" >"$1" 2>"$TMP/said"; then
         fail "${*:2}: $(head -n 40 "$TMP/said")"
     fi
 }
 
-# Whether the file has this text, which tells that what is compared is what is meant.
+# demand FILE TEXT: checks that the file has the text, so that the comparison is of the right thing.
 demand() {
     grep -qF -e "$2" "$1" || fail "$PROGRAM: nothing says '$2': $(head -c 2000 "$1")"
 }
 
-# compare WHAT CT TEXT...: tasks tell the same as threads, and the texts are in it.
+# compare WHAT CT TEXT...: tasks report the same as threads, and the report has the texts.
 compare() {
     local text
     run "$TMP/threads" "$TMP/$PROGRAM.plain" threads "$1" "$2"
@@ -66,7 +66,7 @@ restart() {
     start_server "$NAME"
 }
 
-# By preloading, too; and without hooks, the first wait stops all.
+# Preloaded hooks work, too; without hooks, the first wait stops all.
 check_release() {
     compare release "$@"
     run "$TMP/preloaded" env LD_PRELOAD="$PWD/$OUTPUT/libaco_hooks.so" "$TMP/$PROGRAM.plain" tasks \
@@ -74,16 +74,17 @@ check_release() {
     diff "$TMP/tasks" "$TMP/preloaded" || fail "$PROGRAM: preloaded hooks are not like linked ones"
 }
 
-# The wait ends by the library's own error, which has this text.
+# check_deadline TEXT: the wait ends by the library's own error, which has this text.
 check_deadline() {
     run "$TMP/ended" "$TMP/$PROGRAM" tasks deadline
     demand "$TMP/ended" "$1"
     cat "$TMP/ended"
 }
 
-# check_load CT: so many at a time. What malloc() keeps for the thread would count as in use.
+# check_load CT: runs CT sessions at a time. Memory that malloc() caches would count as in use.
 check_load() {
-    run "$TMP/load" env GLIBC_TUNABLES=glibc.malloc.tcache_count=0 "$TMP/$PROGRAM" tasks load "$1" "${LOAD:-1}" "${SEED:-1}"
+    run "$TMP/load" env GLIBC_TUNABLES=glibc.malloc.tcache_count=0 "$TMP/$PROGRAM" tasks load \
+        "$1" "${LOAD:-1}" "${SEED:-1}"
     cat "$TMP/load"
 }
 
@@ -142,13 +143,13 @@ check_memcached() {
     start_server memcached
     compare talk 50 'NOT STORED' '40 values' TIMEOUT 'CONNECTION FAILURE'
     check_release 100 'NOT FOUND'
-    check_deadline 'NOT FOUND' # which libmemcached makes of any error of poll()
+    check_deadline 'NOT FOUND' # libmemcached's error for any of poll()
     restart
     check_load 20
     compare kill 50 'CONNECTION FAILURE'
 }
 
-# libcurl is there in two builds, whose headers are the same.
+# libcurl has two builds, with the same headers.
 check_curl() {
     local library
     compiles_with curl/curl.h libcurl4-openssl-dev
@@ -163,7 +164,7 @@ check_curl() {
         PROGRAM=${library//:/}
         build curl "$PROGRAM" "-l$library"
         compare talk 20 104857600 'certificate' "Couldn't connect" 'Timeout was reached'
-        check_deadline 'bad argument' # which libcurl makes of any error of poll()
+        check_deadline 'bad argument' # libcurl's error for any of poll()
         check_load 20
         compare kill 40 'Transferred a partial file'
     done

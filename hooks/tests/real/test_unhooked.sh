@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Outside of tasks, nothing changes: programs that know nothing of hooks do the same with the library
+# Nothing changes outside of tasks: programs that don't know the hooks do the same with the library
 # preloaded as without it. Python runs its own tests of sockets, waits, threads and processes.
 #
 # parts: python tools
@@ -22,14 +22,14 @@ readonly PRELOADED=(env "LD_LIBRARY_PATH=$PWD/$OUTPUT" LD_PRELOAD=libaco_hooks.s
 readonly PYTHON_TESTS=(test_socket test_select test_poll test_epoll test_selectors test_threading
     test_subprocess)
 
-# run_python COMMAND...: tests by name, whose results are then in $TMP/results, in order.
+# run_python COMMAND...: runs tests, and writes their names and results to $TMP/results, in order.
 run_python() {
     env -C "$TMP" timeout 400 "$@" >"$TMP/said" 2>&1 || true
     grep -E '^\w+ \(test\..*\.\.\. \w+' "$TMP/said" | sed 's/).* \.\.\. / /' >"$TMP/results" || true
 }
 
-# Sockets of virtual machines wait for ever in some. What fails by itself, or by chance, is no
-# difference; so what fails is tried again, with the library and without it.
+# Sockets of virtual machines wait for ever on some machines. A test that fails is tried again, with
+# and without the library: one that fails by itself, or by chance, is no difference.
 check_python() {
     local command=(/usr/bin/python3 -m test -v -j 7 -i '*VSOCK*' -i '*Vsock*') name failed=()
     "${command[@]:0:1}" -c 'import test.test_socket' 2>/dev/null ||
@@ -92,16 +92,16 @@ check_curl() {
     same curl -sS "http://localhost:$PORT/medium"
     same curl -sS --cacert "$DATA/nginx/cert" "https://localhost:$TLS_PORT/medium"
     same curl -sS "https://localhost:$TLS_PORT/medium"
-    same curl -sS --no-progress-meter -Z "http://localhost:$PORT/"{wait,wait} -o /dev/null -o /dev/null \
-        -w '%{http_code} %{size_download}\n'
+    same curl -sS --no-progress-meter -Z "http://localhost:$PORT/"{wait,wait} \
+        -o /dev/null -o /dev/null -w '%{http_code} %{size_download}\n'
     same curl -s -m 0.2 "http://localhost:$PORT/stay" -o /dev/null -w '%{http_code}\n'
     same curl -s "http://localhost:1/" -w '%{http_code} %{exitcode}\n'
     stop_server
 }
 
 check_tools() {
-    # shellcheck source=runtime/hooks/tests/real/servers.sh
-    . runtime/hooks/tests/real/servers.sh
+    # shellcheck source=hooks/tests/real/servers.sh
+    . hooks/tests/real/servers.sh
     need redis-cli:redis-tools psql:postgresql-client curl:curl nginx:nginx-light openssl:openssl
     check_redis_cli
     check_psql

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The calls of input and output, each in several forms, that a thread makes by libc and a task by
- * the runtime. For test_kernel.c.
+ * Calls for input and output, each in several forms: a thread makes them by libc, a task by the
+ * runtime. For test_kernel.c.
  */
 #ifndef ACO_TESTS_CALLS_H
 #define ACO_TESTS_CALLS_H
@@ -11,13 +11,13 @@
 
 #include <sys/sendfile.h>
 
-#define BIG 200000   /* bytes; more than what is tested holds */
+#define BIG 200000   /* bytes; more than any descriptor here holds */
 #define TIMEOUT_MS 2 /* of SO_RCVTIMEO and SO_SNDTIMEO */
 #define ARRAY_SZ(array) (sizeof(array) / sizeof((array)[0]))
 
 /* ==== Calls ================================================================================== */
 
-/* The same calls, of libc or of the runtime. */
+/* One set of calls: libc's or the runtime's. */
 typedef struct {
     ssize_t (*read)(int, void *, size_t);
     ssize_t (*readv)(int, const struct iovec *, int);
@@ -56,7 +56,7 @@ static ssize_t thread_pwrite(int fd, const void *buf, size_t sz, int64_t offset)
     return pwrite64(fd, buf, sz, offset);
 }
 
-/* What aco_wait_fd() promises. */
+/* Does what aco_wait_fd() promises. */
 static int thread_wait_fd(int fd, int events)
 {
     struct pollfd polled = {fd, (short)events, 0};
@@ -76,7 +76,7 @@ static const api_t of_task = {aco_read,     aco_readv,   aco_recv,     aco_recvf
                               aco_sendfile, aco_pread,   aco_pwrite,   aco_accept4,  aco_connect,
                               aco_poll,     aco_wait_fd, aco_shutdown, aco_fsync,    aco_close};
 
-/* What a call leaves, besides its result. */
+/* The results of a call, besides its return value. */
 typedef struct {
     char bytes[512];
     long more; /* an address, flags or events */
@@ -200,7 +200,7 @@ static ssize_t poll_for(const api_t *api, const ends_t *ends, seen_t *seen, int 
 {
     struct pollfd polled[] = {{-1, POLLIN, 99}, {ends->fd, (short)events, 99}};
     ssize_t result = api->poll(polled, 2, ms);
-    if (polled[1].revents & POLLHUP) { /* room comes a moment later, when the other end is gone */
+    if (polled[1].revents & POLLHUP) { /* room comes a moment after the other end is gone */
         polled[1].revents &= (short)~(POLLOUT | POLLWRNORM);
     }
     seen->more = polled[1].revents << 16 | polled[0].revents;
@@ -213,8 +213,8 @@ CALL(poll_in_shortly, poll_for(api, ends, seen, POLLIN, TIMEOUT_MS))
 CALL(poll_out, poll_for(api, ends, seen, POLLOUT | POLLWRNORM, -1))
 CALL(poll_out_shortly, poll_for(api, ends, seen, POLLOUT, TIMEOUT_MS))
 
-/* What a call does: input or output; with a time limit of its own, or none whatever is set; all
- * that was asked for; perhaps on a helper thread. */
+/* Bits of a call: it is input or output; it has a time limit of its own, or ignores those that are
+ * set; it moves all bytes; a helper thread may make it. */
 enum { IN = 1, OUT = 2, TIMED = 4, UNTIMED = 8, WHOLE = 16, HELPED = 32 };
 
 #define C(fn, kind)                                                                                \

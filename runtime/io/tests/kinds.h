@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Descriptors of every kind, in every situation: nothing to be read, something, no room to write,
- * the other end closed or reset. For tests that compare what a call does with what it ought to.
+ * Descriptors of every kind, in every situation: nothing to read, something, no room to write, the
+ * other end closed or reset. For tests that compare the effect of a call with the right one.
  */
 #ifndef ACO_TESTS_KINDS_H
 #define ACO_TESTS_KINDS_H
@@ -40,13 +40,13 @@ static inline void give_up(const char *what, int line)
     abort();
 }
 
-/* What a test has in hand. */
+/* The descriptors of a test. */
 typedef struct {
-    int fd;   /* that is tested */
+    int fd;   /* under test */
     int peer; /* the other end, which never blocks; -1: none */
     int file; /* a regular file */
     pid_t child;
-    struct sockaddr_storage addr; /* where it may send to or connect to */
+    struct sockaddr_storage addr; /* to which it may send or connect */
     socklen_t addr_sz;            /* 0: nowhere */
 } ends_t;
 
@@ -55,11 +55,11 @@ typedef enum { IDLE, READY, FULL, ENDED, READY_AND_ENDED, RESET, CT_SITUATIONS }
 typedef struct {
     const char *name;
     void (*make)(ends_t *ends);
-    void (*feed)(const ends_t *ends);  /* gives it something to be read; NULL: nothing can */
-    void (*drain)(const ends_t *ends); /* makes room; NULL: nothing can */
+    void (*feed)(const ends_t *ends);  /* gives it something to read; NULL: impossible */
+    void (*drain)(const ends_t *ends); /* makes room; NULL: impossible */
     char is_socket;
-    char varies;     /* how much fits is the kernel's guess */
-    char situations; /* those that it can be in: bits */
+    char varies;     /* the kernel decides how much fits */
+    char situations; /* bits of those that it can be in */
 } kind_t;
 
 static char folder[] = "/tmp/kinds.XXXXXX";
@@ -161,7 +161,7 @@ static inline void feed_unix_free(const ends_t *ends)
     MUST(sendto(ends->peer, "hello", 5, 0, (struct sockaddr *)&addr, sz) == 5);
 }
 
-/* Small buffers, so that it is soon full. */
+/* Makes a connection with small buffers, so that it is soon full. */
 static inline void make_tcp(ends_t *ends)
 {
     struct sockaddr_storage addr;
@@ -231,7 +231,7 @@ static inline void call_in_vain(const ends_t *ends)
     } while (ct < 7 &&
              connect(fds[ct++], (const struct sockaddr *)&ends->addr, ends->addr_sz) == 0);
     while (ct != 0) {
-        close(fds[--ct]); /* those that were queued stay so */
+        close(fds[--ct]); /* the connections that were queued stay so */
     }
 }
 
@@ -296,7 +296,7 @@ static inline void make_pty_master(ends_t *ends)
     *ends = (ends_t){.fd = ends->peer, .peer = ends->fd};
 }
 
-/* ==== What has no other end ================================================================== */
+/* ==== Kinds without another end ============================================================== */
 
 static inline void make_eventfd(ends_t *ends)
 {
@@ -412,7 +412,7 @@ static inline void make_closed(ends_t *ends)
 #define B(situation) (1 << (situation))
 #define STREAM (B(IDLE) | B(READY) | B(FULL) | B(ENDED) | B(READY_AND_ENDED))
 #define SINGLE (B(IDLE) | B(READY))
-/* TCP and terminals are never full for long: the kernel itself moves on what they hold. */
+/* TCP and terminals are never full for long: the kernel itself moves their bytes on. */
 
 static const kind_t kinds[] = {
     {"tcp", make_tcp, feed_peer, drain_peer, 1, 1, (STREAM & ~B(FULL)) | B(RESET)},

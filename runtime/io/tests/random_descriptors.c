@@ -5,8 +5,8 @@
  *
  *     random_descriptors STEPS SEED [THREADS]
  *
- * Each stream carries only its own number, so a task that reads those of another stream notices.
- * A wait that ends because its descriptor was closed fails with EBADF, on one thread within a turn.
+ * Each stream carries only its own number, so a task notices if it reads from another stream. A
+ * wait that ends because its descriptor was closed fails with EBADF, on one thread within a turn.
  */
 #define _GNU_SOURCE
 #include "aco_runtime.h"
@@ -35,7 +35,7 @@
 static unsigned long seed;
 static int ct_threads;
 
-/* Of the task that makes everything happen. */
+/* Used by the task that drives the program. */
 static uint64_t random_state;
 
 static size_t random_below(size_t limit)
@@ -57,7 +57,7 @@ typedef struct {
 } stream_t;
 
 static stream_t *streams[CT_STREAMS];
-static int copies[CT_COPIES]; /* of descriptors that may be closed since; 0: none */
+static int copies[CT_COPIES]; /* copies of descriptors that may be closed since; 0: none */
 static uint64_t ct_made;
 
 static void *reads(void *arg)
@@ -118,7 +118,7 @@ static void open_stream(stream_t **place)
     }
 }
 
-/* Waits until a task has noticed what was done: a turn or two on one thread. */
+/* Waits until a task has noticed a change: a turn or two on one thread. */
 static void let_run(int turn, int64_t since)
 {
     CHECK(ct_threads == 1 ? turn < 3 : aco_now() - since < PATIENCE); /* or it waits for ever */
@@ -171,14 +171,14 @@ static void close_stream(stream_t **place)
     *place = NULL;
 }
 
-/* A copy keeps a file alive, and what epoll knows of it, after its number was closed. */
+/* A copy keeps a file and its state in epoll alive after the descriptor was closed. */
 static void change_copy(const stream_t *stream)
 {
     int *copy = &copies[random_below(CT_COPIES)];
     if (*copy != 0) {
         CHECK(close(*copy) == 0);
         *copy = 0;
-    } else if (random_below(2) == 0) { /* of the end that only sends: an end of file stays one */
+    } else if (random_below(2) == 0) { /* of the sending end: an end of file stays one */
         *copy = fcntl(stream->in, F_DUPFD_CLOEXEC, 3);
         CHECK(*copy > 0);
     }

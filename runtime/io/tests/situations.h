@@ -11,7 +11,7 @@ static inline int happens(int fd, int events, int timeout)
     return poll(&polled, 1, timeout) == 1;
 }
 
-/* Until nothing more fits. */
+/* Writes until nothing more fits. */
 static inline void fill(const kind_t *kind, const ends_t *ends)
 {
     static const char bytes[256];
@@ -39,7 +39,7 @@ static inline void close_peer(ends_t *ends)
     }
 }
 
-/* The other end closes so that what was sent to it is lost. */
+/* Closes the other end so that what was sent to it is lost. */
 static inline void reset(const kind_t *kind, ends_t *ends)
 {
     struct linger at_once = {1, 0};
@@ -77,7 +77,7 @@ static inline void make_ends(const kind_t *kind, situation_t situation, ends_t *
     }
 }
 
-/* All but `fd`. */
+/* Closes all descriptors but `fd`. */
 static inline void close_rest(ends_t *ends)
 {
     static const struct timespec at_once;

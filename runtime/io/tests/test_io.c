@@ -89,7 +89,7 @@ static void *moves_big(ends_t *ends, void *(*writes)(void *))
 
 static void *moves_through_pipe(void *arg)
 {
-    static ends_t ends; /* other tasks see it: not on a stack */
+    static ends_t ends; /* other tasks see them: not on a stack */
     make_pipe(&ends);
     moves_big(&ends, writes_big);
     make_pipe(&ends);
@@ -286,11 +286,11 @@ static void *closes(void *arg)
         while (__atomic_load_n(&ct_begun, __ATOMIC_RELAXED) < 4) {
             aco_sleep(MS);
         }
-        aco_sleep(ct == 1 ? 0 : 20 * MS); /* of another thread, until it waits */
+        aco_sleep(ct == 1 ? 0 : 20 * MS); /* until the other thread waits */
         CHECK(aco_close(ends.in) == 0);
         int reused[2];
         CHECK(pipe2(reused, O_CLOEXEC) == 0 && (reused[0] == ends.in || ct > 1));
-        CHECK(write(reused[1], "x", 1) == 1); /* not for those who waited */
+        CHECK(write(reused[1], "x", 1) == 1); /* not for the tasks that waited */
         for (int j = 0; j < 4; j++) {
             CHECK(aco_join(tasks[j], NULL) == 0);
         }
@@ -357,7 +357,7 @@ static void test_deadlines(void **state)
 
 /* ==== Between the try and the wait =========================================================== */
 
-/* Is called once, when a call has got EAGAIN and has not begun to wait. */
+/* Called once, when a call has got EAGAIN and has not begun to wait. */
 static void (*in_between)(int fd);
 
 int __real_getsockopt(int fd, int level, int option, void *value, socklen_t *sz);
@@ -440,7 +440,7 @@ static void *is_closed_before_its_turn(void *arg)
 static ends_t watched;
 static int has_seen;
 
-/* On the thread whose loop watches the descriptor. */
+/* Runs on the thread whose loop watches the descriptor. */
 static void *sees_input(void *arg)
 {
     CHECK(aco_wait_fd(watched.in, POLLIN) == POLLIN);
@@ -448,7 +448,7 @@ static void *sees_input(void *arg)
     return arg;
 }
 
-/* Keeps that loop watching. */
+/* Keeps the loop watching. */
 static void *stays(void *arg)
 {
     CHECK_FAILS(aco_wait_fd(watched.in, POLLPRI), EBADF);
@@ -493,7 +493,7 @@ static void test_in_between(void **state)
     run_tasks_on(2, misses_no_event, NULL);
 }
 
-/* ==== What the user has set ================================================================== */
+/* ==== Settings of the user =================================================================== */
 
 static void *obeys_options(void *arg)
 {
@@ -658,7 +658,7 @@ static void *calls(void *arg)
     return NULL;
 }
 
-/* Where a listener that chose its port can be dialled. */
+/* Notes the address of a listener that chose its port. */
 static void set_address(int listener)
 {
     struct sockaddr_storage addr;
@@ -736,7 +736,7 @@ static void test_connections(void **state)
     network = "tcp6+";
     run_tasks(connects, "[::1]:0");
     network = "unix";
-    char name[32]; /* not that of a test beside this one */
+    char name[32]; /* not the name of a test beside this one */
     snprintf(name, sizeof(name), "@aco io %d", (int)getpid());
     run_tasks_on(2, connects, name);
     run_tasks(reads_without_blocking, NULL);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a task sees is what a thread sees: every call, on every kind of descriptor and in every
- * situation, blocking or not, with timeouts or without, is made once by a thread, as libc has it,
- * and once by a task, and both must tell the same: result, errno, bytes, whether it waited, and
- * the flags of the descriptor. What would wait for ever is ended by the other end: it feeds, drains
- * or hangs up once the caller sleeps.
+ * A task sees what a thread sees. Every call, on every kind of descriptor and in every situation,
+ * blocking or not, with timeouts or without, is made once by a thread, through libc, and once by a
+ * task. Both must have the same result, errno, bytes, wait and flags of the descriptor. The other
+ * end ends a call that would wait for ever: it feeds, drains or hangs up once the caller sleeps.
  *
  *     test_kernel [EACH [FIRST]]
  *
@@ -19,12 +18,12 @@
 #include <sched.h>
 #include <semaphore.h>
 
-#define PATIENCE 300  /* looks at a caller that sleeps in spite of help */
-#define SHORT (-1000) /* a count that the kernel's buffers decide */
+#define PATIENCE 300  /* looks at a caller that goes on sleeping in spite of help */
+#define SHORT (-1000) /* a count that depends on the kernel's buffers */
 
 /* ==== A case ================================================================================= */
 
-/* How what would wait for ever is ended. */
+/* How the other end ends a call that would wait for ever. */
 typedef enum { HELP, HANG_UP, NOTHING } act_t;
 
 static struct {
@@ -35,7 +34,7 @@ static struct {
     act_t act;
 } now;
 
-/* One run of it. */
+/* One run of a case. */
 static struct {
     const api_t *api;
     ends_t ends;
@@ -54,7 +53,7 @@ static void on_sigpipe(int signal)
     run.ct_signals++;
 }
 
-/* On whichever side: the caller. */
+/* Makes the call, on a thread or in a task. */
 static void make_call(void)
 {
     int64_t begun = aco_now();
@@ -71,7 +70,7 @@ static int is_done(void)
     return __atomic_load_n(&run.is_done, __ATOMIC_ACQUIRE);
 }
 
-/* Once the caller sleeps. */
+/* Acts for the first time, once the caller sleeps. */
 static void act_first(void)
 {
     int is_input = (calls[now.call].kind & IN) != 0;
@@ -91,7 +90,7 @@ static void act_first(void)
     }
 }
 
-/* And then, again and again; `sleeps` tells whether the caller still does. */
+/* Acts again and again after that; `sleeps`: the caller still sleeps. */
 static void act_again(int sleeps)
 {
     if (now.act == NOTHING) {
@@ -108,7 +107,7 @@ static void act_again(int sleeps)
 
 /* ==== By a thread ============================================================================ */
 
-static sem_t order; /* to the caller's thread */
+static sem_t order; /* makes the caller's thread go on */
 static int has_ended;
 static int caller_id;
 
@@ -190,7 +189,7 @@ static long left_in(int fd)
     return ct;
 }
 
-/* Whether it is theirs how much goes. */
+/* Whether the kernel's buffers decide how many bytes a call moves. */
 static int do_buffers_decide(void)
 {
     return now.kind->varies || calls[now.call].fn == sendfile_big;
@@ -218,7 +217,7 @@ static void perform(void (*how)(void), const api_t *api)
         run.left += now.kind->make == make_zero ? 0 : left_in(run.ends.fd);
     }
     close_rest(&run.ends);
-    aco_close(run.ends.fd); /* so that nothing is known of the number */
+    aco_close(run.ends.fd); /* so that the runtime knows nothing of the descriptor */
 }
 
 static void tell(const char *who)
@@ -231,7 +230,7 @@ static void tell(const char *who)
             (long long)run.took / 1000, run.ct_signals, run.seen.bytes);
 }
 
-/* Where the kernel's buffers decide how much goes: some, but not all. */
+/* The result; SHORT for some but not all bytes where the kernel's buffers decide the count. */
 static ssize_t class_of(ssize_t result)
 {
     return do_buffers_decide() && result > 1000 && result < BIG ? SHORT : result;
@@ -248,8 +247,21 @@ static int is_same(void)
            memcmp(&run.seen.bytes, &reference.seen.bytes, sizeof(run.seen.bytes)) == 0;
 }
 
+/* Makes the call in a thread and in a task; whether they see different things. */
+static int differs(void)
+{
+    alarm(60);
+    perform(run_in_thread, &of_thread);
+    reference = run;
+    perform(run_in_task, &of_task);
+    int is_early = run.error == EAGAIN && now.has_timeouts && !now.is_nonblocking &&
+                   run.took < TIMEOUT_MS * 1000000 && reference.took >= TIMEOUT_MS * 1000000;
+    return !is_same() || is_early;
+}
+
 static int ct_cases, ct_wrong;
 
+/* A difference counts if it comes three times: a hang-up may race a call by microseconds. */
 static void compare(void)
 {
     static const char *situations[] = {"idle", "ready", "full", "ended", "ready, ended", "reset"};
@@ -261,13 +273,7 @@ static void compare(void)
              : now.act == HANG_UP ? "hung up"
                                   : "left alone");
     what_is_tested = text;
-    alarm(60);
-    perform(run_in_thread, &of_thread);
-    reference = run;
-    perform(run_in_task, &of_task);
-    int is_early = run.error == EAGAIN && now.has_timeouts && !now.is_nonblocking &&
-                   run.took < TIMEOUT_MS * 1000000 && reference.took >= TIMEOUT_MS * 1000000;
-    if (is_same() && !is_early) {
+    if (!differs() || !differs() || !differs()) {
         return;
     }
     ct_wrong++;
@@ -286,7 +292,7 @@ static void on_alarm(int signal)
     _exit(1);
 }
 
-/* Whether the kernel does what no program relies on, or nothing can end the call. */
+/* Whether the kernel does something that no program relies on, or nothing can end the call. */
 static int is_left_out(void)
 {
     ssize_t (*fn)(const api_t *, const ends_t *, seen_t *) = calls[now.call].fn;
@@ -295,10 +301,10 @@ static int is_left_out(void)
     int is_pty = now.kind->make == make_pty_slave || now.kind->make == make_pty_master;
     return (fn == recv_0 && now.kind->make == make_tcp && now.has_timeouts) || /* 0 after them */
            (fn == connect_somewhere && now.kind->feed == feed_listener) ||     /* to itself */
-           (fn == read_0 && now.kind->make == make_inotify) || /* waits, for what? */
+           (fn == read_0 && now.kind->make == make_inotify) || /* waits without need */
            (now.kind->make == make_eventfd && now.situation == FULL && fn != write_8 &&
             (kind & (TIMED | UNTIMED)) == 0) || /* all but 8 bytes is wrong, full or not */
-           (is_pty && fn == write_nowhere) ||   /* does it look at the bytes or for room first? */
+           (is_pty && fn == write_nowhere) ||   /* the first check may be of the bytes or of room */
            (is_pty && kind == OUT && !now.is_nonblocking && /* the master waits for ever */
             (now.act == HANG_UP || now.situation == ENDED)) ||
            ((kind & UNTIMED) != 0 && now.act == HELP && !has_help && !now.kind->is_socket);
@@ -320,7 +326,7 @@ static int connects_by_itself(void)
            now.situation != FULL;
 }
 
-/* All cases of a call in a situation of a kind. */
+/* Compares all cases of a call in a situation of a kind. */
 static void compare_modes(void)
 {
     int kind = calls[now.call].kind;

@@ -3,7 +3,7 @@
  * Descriptors behind the runtime's back: flags that change between calls, numbers that get another
  * file by close(2) and dup2(2), and no number left.
  */
-// build: -Wl,--wrap=preadv2,--wrap=pwritev2
+// build: -Wl,--wrap=syscall,--wrap=aco_i_allocate
 #define _GNU_SOURCE
 #include "tasks.h"
 
@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -20,20 +21,24 @@
 
 static int has_no_nowait; /* as Linux before 6.5 for pipes and sockets */
 
-ssize_t __real_preadv2(int fd, const struct iovec *iov, int ct, off_t offset, int flags);
-ssize_t __wrap_preadv2(int fd, const struct iovec *iov, int ct, off_t offset, int flags);
-ssize_t __wrap_preadv2(int fd, const struct iovec *iov, int ct, off_t offset, int flags)
+long __real_syscall(long number, long a, long b, long c, long d, long e, long f);
+long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f);
+long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
 {
-    errno = EOPNOTSUPP;
-    return has_no_nowait ? -1 : __real_preadv2(fd, iov, ct, offset, flags);
+    if (has_no_nowait && (number == SYS_preadv2 || number == SYS_pwritev2)) {
+        errno = EOPNOTSUPP;
+        return -1;
+    }
+    return __real_syscall(number, a, b, c, d, e, f);
 }
 
-ssize_t __real_pwritev2(int fd, const struct iovec *iov, int ct, off_t offset, int flags);
-ssize_t __wrap_pwritev2(int fd, const struct iovec *iov, int ct, off_t offset, int flags);
-ssize_t __wrap_pwritev2(int fd, const struct iovec *iov, int ct, off_t offset, int flags)
+static int has_no_memory; /* for more than some KiB */
+
+void *__real_aco_i_allocate(size_t sz);
+void *__wrap_aco_i_allocate(size_t sz);
+void *__wrap_aco_i_allocate(size_t sz)
 {
-    errno = EOPNOTSUPP;
-    return has_no_nowait ? -1 : __real_pwritev2(fd, iov, ct, offset, flags);
+    return has_no_memory && sz > 16384 ? NULL : __real_aco_i_allocate(sz);
 }
 
 static void make_pair(int fds[2])
@@ -101,7 +106,7 @@ static void *fails_by_closing(void *arg)
     return NULL;
 }
 
-/* Who waits for the former file does not read from the new one. */
+/* A task that waits for the former file does not read from the new one. */
 static void *waits_for_a_reused_number(void *arg)
 {
     int former[2], pair[2], number;
@@ -129,13 +134,14 @@ static void *reads_big(void *arg)
     return NULL;
 }
 
-/* What was a pipe is a socket, of which a thread would wait until all is sent. */
+/* A socket takes the number of a pipe. A write to it waits until all is sent, as a thread's
+ * does. */
 static void *writes_to_a_reused_number(void *arg)
 {
     int fds[2], pair[2];
     char *bytes = (char *)calloc(1, BIG);
     CHECK(pipe2(fds, O_CLOEXEC) == 0);
-    CHECK(aco_write(fds[1], "x", 1) == 1); /* so it is known to be no socket */
+    CHECK(aco_write(fds[1], "x", 1) == 1); /* the runtime now knows that it is no socket */
     make_pair(pair);
     CHECK(dup2(pair[1], fds[1]) == fds[1]);
     aco_task_t *task = aco_spawn(reads_big, (void *)(intptr_t)pair[0]);
@@ -147,7 +153,7 @@ static void *writes_to_a_reused_number(void *arg)
     return arg;
 }
 
-/* What was a TCP connection, of which it is known that all was read, is a pipe. */
+/* A pipe takes the number of a TCP connection that the runtime knows to be read empty. */
 static void *reads_from_a_reused_number(void *arg)
 {
     int listener = aco_listen("tcp", "127.0.0.1:0"), fds[2], ends[2];
@@ -184,6 +190,102 @@ static void a_reused_number_is_a_new_file(void **state)
     has_no_nowait = 0;
 }
 
+/* ==== A file that comes back ================================================================= */
+
+/* Gives the lowest free number to a file that aco_close() closes. */
+static void pass_by(int fd)
+{
+    int other[2];
+    CHECK(pipe(other) == 0 && other[0] == fd);
+    CHECK(aco_close(other[0]) == 0 && close(other[1]) == 0);
+}
+
+/* Gives it to a file that is waited for, and that close() closes. */
+static void wait_there(int fd)
+{
+    int other[2];
+    make_pair(other);
+    CHECK(other[0] == fd);
+    wait_for_byte(other);
+    CHECK(close(other[0]) == 0 && close(other[1]) == 0);
+}
+
+/* While a copy of its descriptor exists, epoll knows a file under a number that others have. */
+static void *comes_back(void *arg)
+{
+    int fds[2];
+    make_pair(fds);
+    wait_for_byte(fds);
+    int copy = dup(fds[0]);
+    for (int round = 0; round < 8; round++) {
+        CHECK(close(fds[0]) == 0);
+        (round & 1 ? pass_by : wait_there)(fds[0]);
+        if (round & 2) {
+            pass_by(fds[0]);
+        }
+        if (round & 4) {
+            wait_there(fds[0]);
+        }
+        CHECK(dup(copy) == fds[0]);
+        aco_within(1000 * MS)
+        {
+            wait_for_byte(fds);
+        }
+    }
+    CHECK(close(copy) == 0);
+    close_all(fds, 2);
+    return arg;
+}
+
+static void a_file_that_comes_back_is_seen(void **state)
+{
+    (void)state;
+    run_tasks(comes_back, NULL);
+}
+
+/* ==== No memory ============================================================================== */
+
+static void *lacks_memory(void *arg)
+{
+    struct rlimit limit;
+    char byte = 'x';
+    struct iovec iov = {&byte, 1};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+    struct pollfd polled = {.fd = -1, .events = POLLIN};
+    int fds[2];
+    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    limit.rlim_cur = limit.rlim_cur < 4096 ? 4096 : limit.rlim_cur;
+    if (limit.rlim_max < limit.rlim_cur || setrlimit(RLIMIT_NOFILE, &limit) != 0) {
+        return arg;
+    }
+    make_pair(fds);
+    int fd = polled.fd = dup2(fds[0], 3000);
+    has_no_memory = 1;
+    CHECK_FAILS(aco_read(fd, &byte, 1), ENOMEM);
+    CHECK_FAILS(aco_readv(fd, &iov, 1), ENOMEM);
+    CHECK_FAILS(aco_recv(fd, &byte, 1, 0), ENOMEM);
+    CHECK_FAILS(aco_recvmsg(fd, &msg, 0), ENOMEM);
+    CHECK_FAILS(aco_write(fd, &byte, 1), ENOMEM);
+    CHECK_FAILS(aco_writev(fd, &iov, 1), ENOMEM);
+    CHECK_FAILS(aco_send(fd, &byte, 1, 0), ENOMEM);
+    CHECK_FAILS(aco_sendmsg(fd, &msg, 0), ENOMEM);
+    CHECK_FAILS(aco_accept4(fd, NULL, NULL, 0), ENOMEM);
+    CHECK_FAILS(aco_poll(&polled, 1, -1), ENOMEM);
+    CHECK_FAILS(aco_wait_fd(fd, POLLIN), ENOMEM);
+    CHECK_FAILS(aco_read(-1, &byte, 1), EBADF);
+    has_no_memory = 0;
+    CHECK(aco_write(fds[1], &byte, 1) == 1 && aco_read(fd, &byte, 1) == 1);
+    CHECK(aco_close(fd) == 0);
+    close_all(fds, 2);
+    return arg;
+}
+
+static void missing_memory_is_told(void **state)
+{
+    (void)state;
+    run_tasks(lacks_memory, NULL);
+}
+
 /* ==== No number ============================================================================== */
 
 static void *lacks_numbers(void *arg)
@@ -218,6 +320,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(flags_count_from_call_to_call),
         cmocka_unit_test(a_reused_number_is_a_new_file),
+        cmocka_unit_test(a_file_that_comes_back_is_seen),
+        cmocka_unit_test(missing_memory_is_told),
         cmocka_unit_test(a_missing_number_is_told),
     };
     alarm(GIVE_UP);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What helper threads do for tasks. Linked with --wrap for functions that are made slow, or to
+ * Helper threads at work for tasks. Linked with --wrap for functions that are made slow, or to
  * fail.
  */
 // build: -Wl,--wrap=pthread_create,--wrap=pthread_cond_timedwait,--wrap=syscall
@@ -48,7 +48,7 @@ int __real_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
 int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
                                   const struct timespec *until);
 
-static int ct_threads_left = 1000; /* that can be had */
+static int ct_threads_left = 1000; /* that can still be created */
 
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *),
                           void *arg)
@@ -60,7 +60,7 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(
 }
 
 static int64_t idle_time; /* ns; 0: the usual */
-static pid_t only_idle;   /* the process whose helpers may be; 0: each */
+static pid_t only_idle;   /* the process whose helpers use it; 0: all */
 
 int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
                                   const struct timespec *until)
@@ -79,7 +79,7 @@ int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
 long __real_syscall(long number, ...);
 long __wrap_syscall(long number, ...);
 
-static unsigned ct_reads; /* at once, since is_cold was set */
+static unsigned ct_reads; /* without a helper, since is_cold was set */
 static int is_cold;       /* 1: some of a file is not in the page cache */
 
 long __wrap_syscall(long number, ...)
@@ -203,11 +203,6 @@ static void *opens_the_gate(void *arg)
     for (int i = 0; i < 10; i++) {
         aco_yield();
     }
-    char text[4096] = "";
-    FILE *stream = fmemopen(text, sizeof(text), "w");
-    aco_print_tasks(stream);
-    fclose(stream);
-    CHECK(strstr(text, "waits for a helper thread since") != NULL);
     sem_post(&gate);
     CHECK(aco_join(task, NULL) == 0);
     return arg;
@@ -232,12 +227,12 @@ static void *offloads_in_vain(void *arg)
     ct_late++;
     errno = 0;
     CHECK(aco_offload(passes_the_gate, arg) == NULL && errno == ECANCELED);
-    errno = 0; /* cancelled before */
+    errno = 0; /* cancelled before the call */
     CHECK(aco_offload(passes_the_gate, arg) == NULL && errno == ECANCELED);
     return arg;
 }
 
-/* One that has begun is waited for. */
+/* A call that has begun is waited for. */
 static void *offloads_too_long(void *arg)
 {
     CHECK(aco_offload(passes_the_gate, arg) == arg);
@@ -333,7 +328,7 @@ static void *offloads_without_threads(void *arg)
     ct_threads_left = 1;
     CHECK(aco_offload(tells_its_thread, &thread) != NULL);
     CHECK(!pthread_equal(thread, pthread_self()));
-    aco_task_t *task = aco_spawn(opens_the_gate, NULL); /* needs one, and has one */
+    aco_task_t *task = aco_spawn(opens_the_gate, NULL); /* needs a helper, and gets one */
     CHECK(aco_offload(tells_its_thread, &other) != NULL);
     CHECK(pthread_equal(thread, other));
     CHECK(aco_join(task, NULL) == 0);
@@ -439,12 +434,12 @@ static void a_frame_that_moves_is_refused(void **state)
 
 /* ==== fork() ================================================================================= */
 
-/* The child has the helper alone, which has no more jobs. */
+/* The child has the helper's memory alone, and the helper no more jobs. */
 static void *forks(void *arg)
 {
     pid_t child = fork();
     if (child == 0 && IS_SANITIZED) {
-        _exit(0); /* TSan stops such a child, and to ASan all is leaked in it */
+        _exit(0); /* TSan stops such a child, and ASan reports all its memory as leaked */
     }
     *(pid_t *)arg = child;
     return arg;
@@ -627,7 +622,43 @@ static void *opens_both_ends(void *arg)
     return arg;
 }
 
-/* A helper that nobody waits for outlives the runtime, and closes what it has opened. */
+static void *gives_up(void *arg)
+{
+    aco_within(1)
+    {
+        CHECK_FAILS(aco_open(path_of("fifo"), O_RDONLY | O_CLOEXEC), ETIMEDOUT);
+    }
+    aco_within(50 * MS)
+    {
+        CHECK_FAILS(aco_open(path_of("fifo"), O_RDONLY | O_CLOEXEC), ETIMEDOUT);
+    }
+    return arg;
+}
+
+static void *goes_on(void *arg)
+{
+    aco_group_t *group = aco_group_new();
+    for (int i = 0; i < 100; i++) {
+        CHECK(aco_group_go(group, gives_up, NULL) == 0);
+    }
+    CHECK(aco_group_join(group) == 0);
+    aco_within(10000 * MS)
+    {
+        int fd = aco_open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+        CHECK(fd >= 0 && aco_close(fd) == 0);
+    }
+    int both = open(path_of("fifo"), O_RDWR | O_CLOEXEC); /* lets the helpers go on */
+    CHECK(both >= 0 && aco_sleep(10 * MS) == 0 && close(both) == 0);
+    return arg;
+}
+
+static void waiting_fifos_stop_nobody(void **state)
+{
+    (void)state;
+    run_tasks(goes_on, NULL);
+}
+
+/* A helper whose task gave up outlives the runtime, and closes the file that it opens. */
 static void a_fifo_waits_for_its_other_end(void **state)
 {
     (void)state;
@@ -670,9 +701,27 @@ static void look_up(void)
     __atomic_add_fetch(&ct_ended, 1, __ATOMIC_RELAXED);
 }
 
+/* A name with forty addresses; only the last one is of this host's usual loopback. */
+static int find_forty(const char *service, const struct addrinfo *hints, struct addrinfo **list)
+{
+    for (int i = 1; i <= 40; i++) {
+        char address[32];
+        snprintf(address, sizeof(address), "127.0.%d.1", i < 40 ? i : 0);
+        int result = __real_getaddrinfo(address, service, hints, list);
+        if (result != 0) {
+            return result;
+        }
+        list = &(*list)->ai_next;
+    }
+    return 0;
+}
+
 int __wrap_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
                        struct addrinfo **list)
 {
+    if (node != NULL && strcmp(node, "forty.example") == 0 && !(hints->ai_flags & AI_NUMERICHOST)) {
+        return find_forty(service, hints, list);
+    }
     if (node != NULL && strcmp(node, "busy.example") == 0 && !(hints->ai_flags & AI_NUMERICHOST)) {
         return EAI_AGAIN;
     }
@@ -699,6 +748,26 @@ int __wrap_getnameinfo(const struct sockaddr *address, socklen_t address_sz, cha
     }
     return __real_getnameinfo(address, address_sz, host, host_sz, service, service_sz,
                               flags | NI_NUMERICHOST);
+}
+
+static void *dials_forty(void *arg)
+{
+    struct sockaddr_in in;
+    socklen_t sz = sizeof(in);
+    char name[32];
+    int listener = aco_listen("tcp", "127.0.0.1:0");
+    CHECK(listener >= 0 && getsockname(listener, (struct sockaddr *)(void *)&in, &sz) == 0);
+    snprintf(name, sizeof(name), "forty.example:%d", ntohs(in.sin_port));
+    int fd = aco_dial("tcp4", name);
+    CHECK(fd >= 0 && aco_close(fd) == 0 && aco_close(listener) == 0);
+    CHECK_FAILS(aco_dial("tcp4", name), ECONNREFUSED);
+    return arg;
+}
+
+static void all_addresses_are_dialled(void **state)
+{
+    (void)state;
+    run_tasks(dials_forty, NULL);
 }
 
 static int is_address(const struct addrinfo *list, uint32_t address, uint16_t port)
@@ -833,13 +902,13 @@ static void *looks_up_too_long(void *arg)
     struct addrinfo *list = NULL;
     struct sockaddr_in in = {.sin_family = AF_INET};
     char host[NI_MAXHOST];
-    while (ct_late < 2) { /* by the helper; waiting for it */
+    while (ct_late < 2) { /* by the helper, or while the task waits for it */
         aco_within(20 * MS)
         {
             CHECK(aco_getaddrinfo("slow.example", "80", NULL, &list) == EAI_SYSTEM);
             CHECK(errno == ETIMEDOUT && list == NULL);
         }
-        ct_late += __atomic_load_n(&ct_lookups, __ATOMIC_RELAXED); /* none: it began too late */
+        ct_late += __atomic_load_n(&ct_lookups, __ATOMIC_RELAXED); /* none if it began too late */
     }
     CHECK(aco_getnameinfo((const struct sockaddr *)&in, sizeof(in), host, sizeof(host), NULL, 0,
                           0) == EAI_SYSTEM);
@@ -905,6 +974,8 @@ int main(void)
         cmocka_unit_test(a_forked_helper_ends_with_its_call),
         cmocka_unit_test(files_are_read_and_written),
         cmocka_unit_test(a_fifo_waits_for_its_other_end),
+        cmocka_unit_test(waiting_fifos_stop_nobody),
+        cmocka_unit_test(all_addresses_are_dialled),
         cmocka_unit_test(names_are_looked_up),
         cmocka_unit_test(a_lookup_tells_why_it_failed),
         cmocka_unit_test(a_deadline_ends_a_slow_lookup),

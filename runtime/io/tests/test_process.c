@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* How tasks wait for the ends of processes, and for signals. Linked with --wrap for syscall(). */
+/* Waits of tasks for the ends of processes, and for signals. Linked with --wrap for syscall(). */
 // build: -Wl,--wrap=syscall
 #define _GNU_SOURCE
 #include "tasks.h"
@@ -40,8 +40,7 @@ long __wrap_syscall(long number, ...)
 #define CT 12
 #define FOR_EVER 1000000 /* ms */
 
-/* A child that exits with `code` after some milliseconds; in a process group of its own if
- * `is_alone`. */
+/* Starts a child that exits with `code` after `ms`; in a process group of its own if `is_alone`. */
 static pid_t start(int ms, int code, int is_alone)
 {
     pid_t pid = fork();
@@ -144,7 +143,7 @@ static void *waits_for(void *pid)
     return NULL;
 }
 
-/* Who gives up leaves the child to others. */
+/* A task that gives up leaves the child to others. */
 static void *gives_up(void *arg)
 {
     static pid_t any[4];
@@ -222,10 +221,10 @@ static void stops_and_errors_are_told(void **state)
 #define PATIENCE (60 * INT64_C(1000000000)) /* ns; more than any machine needs */
 
 typedef struct {
-    int ends[2]; /* of a pipe into which tasks write as they end */
+    int ends[2]; /* a pipe into which tasks write as they end */
     int conn[2]; /* a connection on whose first end a task waits */
     int has_read;
-    aco_mutex_t mutex; /* that the task has locked, and others want */
+    aco_mutex_t mutex; /* the task has locked it, and others want it */
     aco_rwlock_t rwlock;
     aco_key_t key;
 } forked_t;
@@ -283,7 +282,8 @@ static int has_epoll(void)
     return ct != 0;
 }
 
-/* Its locks and values are still its own, and none of the tasks that wait for them gets them. */
+/* The task in the child still has its locks and values, and no task that waits for them gets
+ * them. */
 static void own_what_the_task_has(forked_t *f)
 {
     must(aco_getspecific(f->key) == f, 20);
@@ -291,7 +291,7 @@ static void own_what_the_task_has(forked_t *f)
     must(aco_mutex_lock(&f->mutex) < 0 && errno == EDEADLK, 22);
     must(aco_rwlock_write_lock(&f->rwlock) < 0 && errno == EDEADLK, 23);
     must(aco_rwlock_unlock(&f->rwlock) == 0 && aco_rwlock_write_lock(&f->rwlock) == 0, 24);
-#ifndef ACO_USE_TSAN /* which lets no such child start threads */
+#ifndef ACO_USE_TSAN /* TSan lets no such child start threads */
     const void *last = f->mutex.waiting.last;
     pthread_t thread;
     alarm(60);
@@ -304,7 +304,7 @@ static void own_what_the_task_has(forked_t *f)
 #endif
 }
 
-/* What a task may do in a child. */
+/* Calls that a task may make in a child. */
 static void live_without_runtime(forked_t *f)
 {
     char byte = 'c';
@@ -317,7 +317,7 @@ static void live_without_runtime(forked_t *f)
     must(aco_sleep(MS) == 0 && aco_deadline() == INT64_MAX, 13);
     aco_print_tasks(stderr); /* there is none */
 #ifdef ACO_USE_TSAN
-    _exit(0); /* TSan does not see what a fiber does after fork(), nor that it switches */
+    _exit(0); /* TSan sees neither the actions of a fiber after fork() nor its switches */
 #endif
     aco_yield();
     aco_yield();
@@ -374,6 +374,43 @@ static void a_child_leaves_all_tasks_to_its_parent(void **state)
     }
 }
 
+static aco_chan_t *items;
+
+/* Receives one item, of the parent. */
+static void *wants_item(void *arg)
+{
+    int item = 0;
+    CHECK(aco_chan_recv(items, &item) == 1 && item == 1);
+    return arg;
+}
+
+/* A child sends to a channel for which a task of its parent waits. */
+static void *sends_in_child(void *arg)
+{
+    int item = 2, status;
+    items = aco_chan_new(sizeof(int), 1);
+    CHECK(items != NULL && aco_go(wants_item, NULL) == 0);
+    aco_yield();
+    pid_t child = fork();
+    if (child == 0) {
+        must(aco_chan_send(items, &item) == 0, 1);
+        must(aco_chan_try_recv(items, &item) == 1 && item == 2, 2);
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && has_exited(status, 0));
+    item = 1;
+    CHECK(aco_chan_send(items, &item) == 0);
+    aco_yield();
+    aco_chan_free(items);
+    return arg;
+}
+
+static void a_child_has_its_own_channels(void **state)
+{
+    (void)state;
+    run_tasks(sends_in_child, NULL);
+}
+
 static void *waits_for_input(void *arg)
 {
     const forked_t *f = (const forked_t *)arg;
@@ -397,7 +434,7 @@ static void *run_beside(void *arg)
     return NULL;
 }
 
-/* Although a task of another thread waits for the same descriptor, in the parent. */
+/* A child's task waits for a descriptor for which a task of another thread waits in the parent. */
 static void a_child_may_run_its_own_tasks(void **state)
 {
     (void)state;
@@ -412,7 +449,7 @@ static void a_child_may_run_its_own_tasks(void **state)
     pid_t child = fork();
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        f.ends[1] = f.conn[1]; /* so that the wait ends */
+        f.ends[1] = f.conn[1]; /* ends the wait */
         run_beside(&f);
         _exit(ct_failed);
     }
@@ -487,6 +524,7 @@ static void tasks_wait_for_signals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_child_has_its_own_channels), /* while there is one thread */
         cmocka_unit_test(children_end_in_any_order),
         cmocka_unit_test(several_wait_for_any_child),
         cmocka_unit_test(who_gives_up_takes_no_child),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Buffered readers: what they take, what they leave, and their buffers. */
+/* Buffered readers: the bytes that they take and leave, and their buffers. */
 #define _GNU_SOURCE
 #include "tasks.h"
 
@@ -9,7 +9,7 @@
 #define CT_RANDOM_BYTES 200000
 #define CT_ROUNDS 20
 
-static int ends[2]; /* of a pipe: other tasks use it, so it is on no stack */
+static int ends[2]; /* of a pipe; other tasks use it, so it is on no stack */
 static aco_reader_t reader;
 static char *text;
 
@@ -47,7 +47,7 @@ static int is_text(ssize_t sz, const char *expected)
 #define UNTIL(delimiter, limit) aco_reader_until(&reader, delimiter, limit, &text)
 #define CHECK_SHOWS(sz, expected) CHECK(is_text(aco_reader_peek(&reader, sz, &text), expected))
 
-/* ==== What is taken ========================================================================== */
+/* ==== Taking text ============================================================================ */
 
 static void *takes_requests(void *arg)
 {
@@ -55,7 +55,7 @@ static void *takes_requests(void *arg)
     say("GET / HTTP/1.1\r\nHost: a\r\n\r\nPOST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabcGET");
     CHECK(is_text(UNTIL("\r\n\r\n", SIZE_MAX), "GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
     CHECK(is_text(UNTIL("\r\n", SIZE_MAX), "POST / HTTP/1.1\r\n"));
-    text[0] = 'p'; /* it is the caller's */
+    text[0] = 'p'; /* the text is the caller's */
     CHECK(is_text(UNTIL("\n", SIZE_MAX), "Content-Length: 3\r\n"));
     CHECK(is_text(UNTIL("\n", SIZE_MAX), "\r\n"));
     CHECK(aco_reader_exactly(&reader, 3, &text) == 1 && is_text(3, "abc"));
@@ -142,7 +142,7 @@ static void *resumes_after_deadlines(void *arg)
     {
         CHECK_FAILS(aco_reader_exactly(&reader, 6, &text), ETIMEDOUT);
         CHECK_FAILS(aco_reader_peek(&reader, 6, &text), ETIMEDOUT);
-        CHECK_SHOWS(3, "sec"); /* which waits for nothing */
+        CHECK_SHOWS(3, "sec"); /* does not wait */
     }
     say("ond");
     CHECK(aco_reader_exactly(&reader, 6, &text) == 1 && is_text(6, "second"));
@@ -276,7 +276,7 @@ static void *talks(void *arg)
     return NULL;
 }
 
-/* Reader and buffer are where the frames of others are while it waits. */
+/* The reader and its buffer lie where other tasks have their frames while it waits. */
 static void *listens(void *arg)
 {
     aco_reader_t mine;
@@ -363,7 +363,7 @@ static ssize_t expected_until(size_t done, const char *delimiter, size_t limit)
     return sz == limit ? -EMSGSIZE : left == 0 ? 0 : -ENODATA;
 }
 
-/* Does a call, and returns how many bytes it took, or should have shown for nothing. */
+/* Makes a call, and returns how many bytes it took, or should have shown without taking them. */
 static size_t call_once(size_t done, size_t most)
 {
     static const char *const delimiters[] = {"a", "ab", "aab", "abab"};

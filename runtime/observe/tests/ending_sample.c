@@ -3,8 +3,8 @@
  * Programs that a signal ends while they are traced and profiled, for test_observe.sh. The first
  * argument says how: `by NUMBER`, a signal that a task sends to the process; `handles NUMBER`, the
  * same with a handler that has another task call exit(3); `forks NUMBER` is ended as a child, which
- * leaves the files to its parent, which returns; `goes_on` does so until somebody ends it. Tasks of
- * three threads allocate and write all the time.
+ * leaves the files to its parent, which returns; `goes_on` runs until it is killed. Tasks of three
+ * threads allocate and write all the time.
  */
 #include "aco_runtime.h"
 
@@ -96,7 +96,7 @@ int main(int argc, char **argv)
     aco_run_options_t options = {.ct_threads = 3};
     void *failure = NULL;
     alarm(300);
-    signal(argc > 2 ? atoi(argv[2]) : SIGTERM, SIG_DFL); /* shells have some ignored */
+    signal(argc > 2 ? atoi(argv[2]) : SIGTERM, SIG_DFL); /* shells may ignore some signals */
     nowhere = fopen("/dev/null", "we");
     return argc < 2 || nowhere == NULL || aco_run(&options, first, argv, &failure) != 0 ||
            failure != NULL;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Tasks in many places, for test_observe.sh, which looks at what is printed about them; then the
- * program ends as its argument says. Once it is about to end by a signal, malloc() is fatal.
+ * Tasks in many places, for test_observe.sh, which checks the list of them; then the program ends
+ * as its argument says. Once a signal is about to end it, malloc() is fatal.
  */
 #define _GNU_SOURCE
 #include "aco_runtime.h"
@@ -37,7 +37,7 @@ void *malloc(size_t sz)
 
 /* ==== Places ================================================================================= */
 
-/* When they sleep again, all but the last one hand over to the next one. */
+/* All but the last hand over to the next when they sleep again. */
 static NOINLINE void *sleeps(void *arg)
 {
     aco_sleep(1);
@@ -139,7 +139,7 @@ static NOINLINE void *fails(void *arg)
     return arg;
 }
 
-/* Lets the list, which is on its way to stderr, wait for ever, and sends another signal. */
+/* Makes the list, which is on its way to stderr, wait for ever, and sends another signal. */
 static void *kills_again(void *arg)
 {
     char byte;

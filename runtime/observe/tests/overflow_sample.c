@@ -87,7 +87,7 @@ static NOINLINE void *resumes(void *arg)
     return arg;
 }
 
-/* Faults, and signals, that are no overflow. */
+/* Fails by faults and signals that are no overflow. */
 static NOINLINE void *fails(void *arg)
 {
     if (is("null")) {
@@ -119,7 +119,7 @@ static NOINLINE void *ends_in_child(void *arg)
 
 /* ==== Handlers =============================================================================== */
 
-/* A handler of the program's own, without SA_ONSTACK. */
+/* The program's own handler, without SA_ONSTACK. */
 static void exits(int signal, siginfo_t *info, void *context)
 {
     (void)info;
@@ -128,8 +128,8 @@ static void exits(int signal, siginfo_t *info, void *context)
     _exit(7);
 }
 
-/* Lets the program go on from a write to a page that must not be written, and gives an overflow
- * up at its second try. */
+/* Lets the program go on after a write to a protected page, and gives up on an overflow at its
+ * second try. */
 static void repairs(int signal_number, siginfo_t *info, void *context)
 {
     static int ct;
@@ -165,7 +165,7 @@ static void install_before(void)
     }
 }
 
-/* Behind a page that must not be touched. */
+/* Sets a small stack behind a page that must not be touched. */
 static void set_small_stack(void)
 {
     char *memory = (char *)mmap(NULL, 3 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Programs to be profiled, for test_observe.sh; the first argument says which, the second one how
- * much they do, the third one by how many threads; with a fourth one, the program has a handler of
- * its own. All work alike with and without a profile.
+ * Programs to be profiled, for test_observe.sh. The first argument names one, the second is the
+ * amount of work, the third the number of threads; with a fourth, the program has a handler of its
+ * own. All work alike with and without a profile.
  */
 #define _GNU_SOURCE
 #include "aco_runtime.h"
@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define NOINLINE __attribute__((noinline))
-#define UNIT 2000 /* steps that are done at a time */
+#define UNIT 2000 /* steps in one unit of work */
 
 static long amount;
 static int ct_threads;
@@ -30,8 +30,8 @@ static NOINLINE void burns(void)
     }
 }
 
-/* Works for `amount` turns, `share` units in each, times a number that is the same for all tasks,
- * and varies, so that they keep no step with the timer. */
+/* Works for `amount` turns, `share` units in each, times a number that varies, alike for all tasks,
+ * so that they don't keep step with the timer. */
 static NOINLINE void burns_for(int share)
 {
     unsigned random = 1;
@@ -70,7 +70,7 @@ static NOINLINE void generates(void)
     aco_exit();
 }
 
-/* Does all of it in a coroutine of its own, with a frame that is larger than most stacks are. */
+/* Does all its work in a coroutine of its own, with a frame that is larger than most stacks. */
 static NOINLINE void *does_nearly_a_third(void *arg)
 {
     char large[100000];
@@ -109,7 +109,7 @@ static void *shares(void *arg)
 static aco_chan_t *channel;
 static int ct_running;
 
-/* Its frames are moved at each switch. */
+/* Each switch moves its frames. */
 static void *yields(void *arg)
 {
     volatile long local[8] = {0};
@@ -144,7 +144,7 @@ static void *receives(void *arg)
     return ct == amount ? arg : (void *)"an item is lost";
 }
 
-/* Is inside of libc, with its locks, now and then. */
+/* Is inside libc now and then, with its locks. */
 static void *loads(void *arg)
 {
     for (int i = 0; ct_running > 0; i++) {
@@ -199,7 +199,7 @@ static void *switches(void *arg)
 
 /* ==== Ends =================================================================================== */
 
-/* Whether there is no profile, or none is asked for. */
+/* Whether the profile is empty, or none was asked for. */
 static int is_empty(void)
 {
     struct stat about;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Misuse that can be seen: one line on stderr, which names the call and the task, and abort(). */
+/* Misuse that is detected ends in one line on stderr, which names the call and the task, and
+ * abort(). */
 #include "aco_bindings.h"
 #include "tasks.h"
 
@@ -85,7 +86,7 @@ static void has_a_bad_name(void)
     aco_go_with(&options, joins_nothing, NULL, NULL);
 }
 
-/* What lies on a stack that others use while the task waits. */
+/* Objects on a stack that others use while the task waits. */
 typedef enum {
     A_MUTEX,
     AN_RWLOCK_TO_READ,
@@ -113,7 +114,7 @@ static void *waits_for_lent(void *arg)
     void *locks[] = {&its_mutex, &its_rwlock};
     lent_t lent = (lent_t)(intptr_t)arg;
     aco_mutex_lock(lent == ITS_MUTEX ? &its_mutex : &mutex);
-    if (lent <= AN_RWLOCK) { /* has them locked by another owner */
+    if (lent <= AN_RWLOCK) { /* another owner locks them */
         pthread_t thread;
         CHECK(pthread_create(&thread, NULL, locks_beside, locks) == 0);
         pthread_join(thread, NULL);
@@ -193,7 +194,7 @@ static void passes_in_coroutine(void)
     aco_exit();
 }
 
-/* In a coroutine on a share stack, of which there are two. */
+/* Passes from a coroutine on one of two share stacks. */
 static void passes_from_coroutine(passing_t passing)
 {
     aco_share_stack_t *stack = aco_share_stack_new(0);
@@ -277,7 +278,7 @@ static aco_reader_t *prepared(void)
     return &reader;
 }
 
-/* Calls for a reader by which another task reads. */
+/* Calls for a reader that another task uses. */
 typedef enum { FREE, UNTIL, EXACTLY, PEEK, READ } reading_t;
 
 static void *reads(void *arg)
@@ -470,7 +471,7 @@ static void frees_broadcast_under_end(void)
     X("aco_i_go_later", aco_i_go_later(0, NULL, NULL))                                             \
     CALLS_OF_FREED(X)
 
-/* In a task: the misuse of which `arg` is the line of CALLS. */
+/* Makes, in a task, the misuse in line `arg` of CALLS. */
 static void *misuses(void *arg)
 {
     int i = 0, wanted = (int)(intptr_t)arg;
@@ -484,7 +485,7 @@ static void *misuses(void *arg)
     return NULL;
 }
 
-/* Of a child that misuses a call; what it said. */
+/* Runs a child that misuses a call, and returns its message. */
 static void end_by_misuse(int which, char *said, size_t sz)
 {
     int ends[2], status;
@@ -527,7 +528,7 @@ static void misuse_ends_in_a_line(void **state)
     }
 }
 
-/* Where the kernel says EFAULT, so do we. */
+/* Calls fail with EFAULT where the kernel's do. */
 static void *passes_no_buffers(void *arg)
 {
     int fds[2];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What is told about tasks from outside of them. */
+/* Reports about tasks, seen from outside of them. */
 #define _GNU_SOURCE
 #include "tasks.h"
 
@@ -22,7 +22,7 @@ static void print_to_text(void (*print)(FILE *))
 
 /* ==== Numbers ================================================================================ */
 
-/* Of the line that begins so; -1 if there is none. */
+/* The value in the line with this name; -1 if there is none. */
 static double number_of(const char *name)
 {
     for (const char *line = text; line != NULL && *line != '\0';) {
@@ -35,7 +35,7 @@ static double number_of(const char *name)
     return -1;
 }
 
-/* A histogram is one: no bucket has less than the one before, and the last has all. */
+/* Checks a histogram: no bucket has less than the one before, and the last has all. */
 static void check_histogram(const char *name)
 {
     char prefix[64], count[64];
@@ -102,7 +102,7 @@ static void numbers_are_told(void **state)
     run_tasks(counts, NULL);
 }
 
-/* The delay of a task that was woken behind another one, which computes. */
+/* A task is woken behind another one that computes, and its delay is counted. */
 static void *spins_twice(void *arg)
 {
     CHECK(aco_sleep(30 * MS) == 0);
@@ -154,7 +154,7 @@ static void a_name_stays_in_its_line(void **state)
 
 static int has_list; /* atomic */
 
-/* The list waits a second for its place. */
+/* The list waits a second for this task. */
 static void *answers_nothing(void *arg)
 {
     sigset_t set, before;
@@ -167,7 +167,7 @@ static void *answers_nothing(void *arg)
     return arg;
 }
 
-/* Is looked at later, when its wait is younger than the list. */
+/* The list reaches this task later, when its wait is younger than the list. */
 static void *sleeps_often(void *arg)
 {
     while (!__atomic_load_n(&has_list, __ATOMIC_RELAXED)) {
@@ -211,7 +211,7 @@ static void times_are_not_negative(void **state)
 
 /* ==== Runtimes =============================================================================== */
 
-/* Counts go on when a runtime has ended. */
+/* Counts that remain when a runtime has ended. */
 static const char *const totals[] = {
     "aco_tasks_started_total", "aco_switches_total",     "aco_wakes_total",     "aco_polls_total",
     "aco_offloads_total",      "aco_turn_seconds_count", "aco_turn_seconds_sum"};
@@ -325,7 +325,7 @@ static int lists_in_child(int closes_all)
     return aco_run(NULL, is_listed, &fd, NULL) == 0 && ct_failed == 0 ? 0 : 1;
 }
 
-/* A child prints its own tasks, not its parent those that it has itself. */
+/* A child prints its own tasks, not its parent's. */
 static void children_list_their_tasks(void **state)
 {
     (void)state;
@@ -342,7 +342,7 @@ static void children_list_their_tasks(void **state)
     }
 }
 
-/* Nor does the thread that prints depend on descriptors that the program may close. */
+/* The thread that prints does not depend on descriptors that the program may close. */
 static void descriptors_may_be_closed(void **state)
 {
     int status = -1;
@@ -364,7 +364,8 @@ static void exits_with_7(int signal)
 #define SMALL_SZ ((size_t)8192)
 #define PAGE_SZ ((size_t)4096)
 
-/* A stack for handlers that is too small for a list, behind a page that must not be touched. */
+/* Sets a stack for handlers that is too small for a list, behind a page that must not be
+ * touched. */
 static void set_small_stack(void)
 {
     char *memory = (char *)mmap(NULL, PAGE_SZ + SMALL_SZ, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
@@ -386,7 +387,7 @@ static void *raises(void *arg)
     return NULL;
 }
 
-/* In a child: what a fatal signal did before is done after the list. */
+/* The status of a child that a signal ends: the former action follows the list. */
 static int status_after(int signal_number, void (*handler)(int))
 {
     int status = -1;
@@ -429,6 +430,82 @@ static void small_stacks_for_handlers_are_enough(void **state)
     which_stack = LARGE_STACK;
 }
 
+/* ==== Lists ================================================================================== */
+
+static void *sleeps_until_cancelled(void *arg)
+{
+    CHECK_FAILS(aco_sleep(1000000 * MS), ECANCELED);
+    return arg;
+}
+
+/* The bytes of stack in the line of a task; 0: none are shown. */
+static size_t stack_use_of(const char *list, const char *name)
+{
+    const char *line = strstr(list, name), *end = line != NULL ? strchr(line, '\n') : NULL;
+    const char *unit = line != NULL ? strstr(line, " bytes of stack") : NULL;
+    if (unit == NULL || end < unit) {
+        return 0;
+    }
+    while (unit[-1] != ' ') {
+        unit--;
+    }
+    return strtoul(unit, NULL, 10);
+}
+
+static void *is_printed(void *arg)
+{
+    aco_task_options_t options = {.name = "sleeper"};
+    aco_stats_t before, stats;
+    volatile char frame[4096] = "";
+    aco_stats(&before);
+    CHECK(aco_go_with(&options, sleeps, NULL, NULL) == 0);
+    aco_yield();
+    print_to_text(aco_print_tasks);
+    CHECK(strstr(text, "\"sleeper\": waits for a time since") != NULL);
+    CHECK(strstr(text, "\"is_printed\": running") != NULL);
+    size_t used = stack_use_of(text, "\"is_printed\"");
+    CHECK(used > sizeof(frame) && used < 65536);
+    used = stack_use_of(text, "\"sleeper\"");
+    CHECK(used > 0 && used < sizeof(frame));
+    aco_stats(&stats);
+    CHECK(stats.ct_tasks == 2 && stats.ct_started == before.ct_started + 1 && stats.ct_timers == 1);
+    CHECK(stats.stacks_sz >= 2 * (size_t)256 << 10);
+    return arg;
+}
+
+static void *is_printed_on_a_signal(void *arg)
+{
+    char path[] = "/tmp/aco_tasks_XXXXXX";
+    int fd = mkstemp(path), former = dup(STDERR_FILENO);
+    unlink(path);
+    aco_task_options_t options = {.name = "sleeper"};
+    aco_task_t *sleeper = NULL;
+    CHECK(aco_go_with(&options, sleeps_until_cancelled, NULL, &sleeper) == 0);
+    aco_yield();
+    CHECK(aco_print_tasks_on(SIGUSR1) == 0 && aco_print_tasks_on(SIGUSR2) == 0);
+    dup2(fd, STDERR_FILENO);
+    raise(SIGUSR2);
+    const char *line = "\"sleeper\": waits for a time since";
+    for (int i = 0; i < 5000 && strstr(text, line) == NULL; i++) {
+        aco_sleep(MS);
+        CHECK(pread(fd, text, sizeof(text) - 1, 0) >= 0);
+    }
+    dup2(former, STDERR_FILENO);
+    CHECK(strstr(text, line) != NULL);
+    aco_task_cancel(sleeper);
+    CHECK(aco_join(sleeper, NULL) == 0);
+    close(former);
+    close(fd);
+    return arg;
+}
+
+static void tasks_are_printed(void **state)
+{
+    (void)state;
+    run_tasks(is_printed, NULL);
+    run_tasks(is_printed_on_a_signal, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -442,6 +519,7 @@ int main(void)
         cmocka_unit_test(children_list_their_tasks),
         cmocka_unit_test(former_handlers_are_called),
         cmocka_unit_test(small_stacks_for_handlers_are_enough),
+        cmocka_unit_test(tasks_are_printed),
     };
     return cmocka_run_group_tests_name("observe", tests, NULL, NULL);
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# What tells about the tasks of a running program, looked at from outside of it: the list of tasks
-# with their backtraces, alive and when the program dies; the report of a stack overflow; the
-# watchdog; the trace; the profile; the probes, and the scripts of tools/trace that use them.
+# Reports about the tasks of a program, seen from outside of it: the list of tasks with their
+# backtraces, while the program runs and when it dies; the report of a stack overflow; the watchdog;
+# the trace; the profile; the probes, and the scripts of tools/trace that use them.
 #
 # parts: list overflow others watch trace profile ends probes
 # seconds: 10 15 30 30 5 40 10 5
@@ -14,41 +14,46 @@
 
 WHAT=''
 
-# build PROGRAM COMPILER OPTION...: a sample, of its source in runtime/tests, with LIBRARY.
+# build PROGRAM COMPILER OPTION...: builds a sample of runtime/observe/tests with LIBRARY.
 build() {
     use_library "${LIBRARY:-aco_runtime}" "${@:2}"
     must "$*: the sample does not compile" "${@:2}" -std=gnu99 -g "${C_WARNINGS[@]}" \
-        "${INCLUDE[@]}" -pthread "runtime/tests/$1.c" "${OBJECTS[@]}" -o "$TMP/$1"
+        "${INCLUDE[@]}" -pthread "runtime/observe/tests/$1.c" "${OBJECTS[@]}" -o "$TMP/$1"
 }
 
-# says PATTERN: lines of $TMP/said match, one after the other, in the given order.
+# says PATTERN...: checks that $TMP/said matches these patterns, one right after the other.
 says() {
-    grep -Pzo -e "(?m)$1" "$TMP/said" >"$TMP/found" || {
+    local pattern
+    printf -v pattern %s "$@"
+    grep -Pzo -e "(?m)$pattern" "$TMP/said" >"$TMP/found" || {
         cat "$TMP/said" >&2
-        fail "$WHAT: it does not say $1"
+        fail "$WHAT: it does not say $pattern"
     }
 }
 
 # ==== The list ====================================================================================
 
-# All kinds of tasks in $TMP/said, each with its place.
+# Checks that $TMP/said has all kinds of tasks, each with its place.
 check_list() {
     local at='(    at .*\n)*    at'
-    says "^task \\d+ \"sleeper\": waits for a time since .* bytes of stack\\n    and 199 like it, the last since \\d+\\.\\d{3} s: (\\d+, ){8}\\.\\.\\.\\n$at sleeps\\+0x"
-    says "^task \\d+ \"locks\": waits for a mutex since .*\\n    and 4 like it, .*\\n$at locks_inside\\+0x.*\\n$at locks\\+0x"
-    says "^task \\d+ \"reader\": waits for input of descriptor \\d+ since .*\\n    and 4 like it, .*\\n$at reads\\+0x\\w+ \\(observe_sample\\+0x\\w+\\)\\n"
+    says '^task \d+ "sleeper": waits for a time since .* bytes of stack\n' \
+        '    and 199 like it, the last since \d+\.\d{3} s: (\d+, ){8}\.\.\.\n' "$at sleeps\\+0x"
+    says '^task \d+ "locks": waits for a mutex since .*\n' '    and 4 like it, .*\n' \
+        "$at locks_inside\\+0x.*\\n" "$at locks\\+0x"
+    says '^task \d+ "reader": waits for input of descriptor \d+ since .*\n' \
+        '    and 4 like it, .*\n' "$at reads\\+0x\\w+ \\(observe_sample\\+0x\\w+\\)\\n"
     says "^task \\d+ \"computer\": running, \\d+ bytes of stack\\n    at computes\\+0x"
     says "^task \\d+ \"resumes\": waits for a time .*\\n$at generates\\+0x.*\\n$at resumes\\+0x"
     (($(grep -c '^task' "$TMP/said") <= 8)) || fail "$WHAT: more entries than kinds of tasks"
 }
 
-# dies STATUS HOW PLACE: with the list on stderr, in which the culprit runs in this place.
+# dies STATUS HOW PLACE: the sample dies with the list on stderr; the culprit runs in this place.
 dies() {
     WHAT="$COMMAND: $2"
     run_to_death timeout 60 "${RUN[@]}" "$TMP/observe_sample" "$2"
     ((STATUS == $1)) || { cat "$TMP/said" >&2; fail "$WHAT: status $STATUS instead of $1"; }
     says '^The process ends by signal \d+. Its tasks:\n'
-    says "^task \\d+ \"culprit\": running, \\d+ bytes of stack\\n(    at .*\\n)*    at $3[\\w.]*\\+0x"
+    says '^task \d+ "culprit": running, \d+ bytes of stack\n' "(    at .*\\n)*    at $3[\\w.]*\\+0x"
     check_list
 }
 
@@ -56,7 +61,8 @@ check_lists() {
     COMMAND=$* WHAT="$*: a list"
     build observe_sample "$@"
     must "$WHAT" timeout 60 "${RUN[@]}" "$TMP/observe_sample" print
-    says "^task 1 \"first\": running, \\d+ bytes of stack\\n    at aco_print_tasks\\+0x.*\\n    at first\\+0x"
+    says '^task 1 "first": running, \d+ bytes of stack\n' '    at aco_print_tasks\+0x.*\n' \
+        '    at first\+0x'
     check_list
     dies 134 abort fails
     dies 134 kill fails
@@ -71,6 +77,11 @@ check_lists() {
     echo "$COMMAND: the list of tasks"
 }
 
+# clear_bytes OFFSET CT: sets bytes of the sample to 0.
+clear_bytes() {
+    dd if=/dev/zero of="$TMP/observe_sample" bs=1 seek="$1" count="$2" conv=notrunc status=none
+}
+
 # Linked with -static, a program has no table of its call-frame information; without a table of its
 # sections, too, backtraces can't be had.
 check_static() {
@@ -78,19 +89,20 @@ check_static() {
     can_build gcc -static || { echo "gcc -static: not available, not tested" && return; }
     use_library aco_runtime gcc -O2
     must "$WHAT does not link" gcc -std=gnu99 -g -O2 -DIS_STATIC "${INCLUDE[@]}" -pthread -static \
-        runtime/tests/observe_sample.c "${OBJECTS[@]}" -o "$TMP/observe_sample"
+        runtime/observe/tests/observe_sample.c "${OBJECTS[@]}" -o "$TMP/observe_sample"
     ! readelf -lW "$TMP/observe_sample" | grep -q GNU_EH_FRAME || echo "gcc -static: has a table"
     must "$WHAT" timeout 60 "$TMP/observe_sample" print
     check_list
     WHAT="a program without sections"
-    printf '%024d' 0 | tr 0 '\0' | dd of="$TMP/observe_sample" bs=1 seek=40 count=8 conv=notrunc status=none
-    printf '%04d' 0 | tr 0 '\0' | dd of="$TMP/observe_sample" bs=1 seek=60 conv=notrunc status=none
+    clear_bytes 40 8
+    clear_bytes 60 4
     must "$WHAT" timeout 60 "$TMP/observe_sample" print
-    says '^task \d+ "sleeper": waits .*\n(    and .*\n)?    at \(observe_sample\+0x.*\n    its callers are unknown: link with -Wl,--eh-frame-hdr\n'
+    says '^task \d+ "sleeper": waits .*\n(    and .*\n)?    at \(observe_sample\+0x.*\n' \
+        '    its callers are unknown: link with -Wl,--eh-frame-hdr\n'
     echo "$COMMAND: the list of tasks"
 }
 
-# Other processors unwind in their own way.
+# Other processors have unwinders of their own.
 check_foreign() {
     local words
     [[ $PROCESSOR == arm64 || $PROCESSOR == riscv64 ]] || return 0
@@ -120,7 +132,7 @@ check_others_part() {
 
 # ==== Stack overflows =============================================================================
 
-# overflows STATUS HOW PATTERN: all that the sample says; '': nothing.
+# overflows STATUS HOW PATTERN: PATTERN matches all that the sample says; '': it says nothing.
 overflows() {
     WHAT="$COMMAND: overflow: $2"
     run_to_death timeout 60 "${RUN[@]}" "$TMP/overflow_sample" "$2"
@@ -133,27 +145,35 @@ overflows() {
     fi
 }
 
-# Frames: as many as are shown of a recursion; on 32-bit ARM, the innermost.
+# Frames that are shown of a recursion; on 32-bit ARM, the innermost alone.
 readonly DIGS='    at digs[\w.]*\+0x\w+ \(overflow_sample\+0x\w+\)\n'
 readonly MORE='(    at .*\n)*(    and so on\n)?'
 readonly GIVE='set \.stack_sz, or stack_sz of aco_run_options_t\n'
-readonly LIST='The process ends by signal 11\. Its tasks:\ntask \d+ "deep": running, \d+ bytes of stack\n'
+readonly UNSHARE='set \.stack_sz instead of \.shares_stack, or stack_sz of aco_run_options_t\n'
+readonly ENDS='The process ends by signal 11\. Its tasks:\n'
+readonly LIST="${ENDS}task \\d+ \"deep\": running, \\d+ bytes of stack\\n"
 
 check_overflows() {
-    local task='^aco: task \d+ "deep" overflowed' ran wait
-    COMMAND=$* ran="$DIGS$MORE" wait='task 1 "first": waits for the end of a task .*\n(    at .*\n)*'
+    local task='^aco: task \d+ "deep" overflowed' ran="$DIGS$MORE" entry
+    local enlarge="its stack of 100000 bytes: set a larger \\.stack_sz\\n"
+    local wait='task 1 "first": waits for the end of a task .*\n(    at .*\n)*'
+    local coroutine='^aco: a coroutine of task 1 "first", entry function generates, overflowed its '
+    coroutine+='share stack of [56]\d+( KiB| bytes): give aco_share_stack_new2\(\) a larger size, '
+    coroutine+='or recurse less deeply\n'
+    COMMAND=$*
     build overflow_sample "$@"
     overflows 139 pool "$task its stack of 256 KiB: $GIVE($DIGS){24}    and so on\n"
     overflows 139 named "^aco: task \\d+ \"diver\" overflowed its stack of 256 KiB: $GIVE$ran"
-    overflows 139 large "$task its stack of 256 KiB: $GIVE(    at leaps.*\n){5,}(    at deep\\+.*\n)?"
-    overflows 139 own "$task its stack of 100000 bytes: set a larger \\.stack_sz\n$ran"
-    overflows 139 shared "$task the share stack of its thread, of 256 KiB: set \\.stack_sz instead of \\.shares_stack, or stack_sz of aco_run_options_t\n$ran"
+    overflows 139 large \
+        "$task its stack of 256 KiB: $GIVE(    at leaps.*\n){5,}(    at deep\\+.*\n)?"
+    overflows 139 own "$task $enlarge$ran"
+    overflows 139 shared "$task the share stack of its thread, of 256 KiB: $UNSHARE$ran"
     overflows 139 thread "$task its stack of 256 KiB: $GIVE$ran"
     overflows 139 embedded "$task its stack of 256 KiB: set \\.stack_sz of aco_task_options_t\n$ran"
-    overflows 139 coroutine "^aco: a coroutine of task 1 \"first\", entry function generates, overflowed its share stack of [56]\\d+( KiB| bytes): give aco_share_stack_new2\\(\\) a larger size, or recurse less deeply\n$ran"
+    overflows 139 coroutine "$coroutine$ran"
     overflows 139 child "^aco: task 1 \"first\" overflowed its stack of 256 KiB: $GIVE$ran"
     overflows 139 small "$task its stack of 256 KiB: $GIVE$ran"
-    overflows 7 former "$task its stack of 100000 bytes: set a larger \\.stack_sz\n${ran}handler of the program\n"
+    overflows 7 former "$task $enlarge${ran}handler of the program\n"
     overflows 139 again "$task its stack of 256 KiB: $GIVE$ran"
     overflows 7 replaced '^handler of the program\n'
     for how in listed listed_later extra_listed; do
@@ -168,14 +188,16 @@ check_overflows() {
         overflows 139 $how ''
     done
     overflows 134 unlocks '^aco: aco_mutex_unlock: .* \(task 1 "first"\) \(coroutine 0x\w+, .*\)\n'
-    overflows 134 outside '^aco: aco_mutex_unlock: .* \(thread \d+, outside of tasks\) \(coroutine 0x0\)\n'
+    overflows 134 outside \
+        '^aco: aco_mutex_unlock: .* \(thread \d+, outside of tasks\) \(coroutine 0x0\)\n'
     overflows 134 destroys '^aco: aco_destroy: .* \(coroutine 0x\w+, entry function .*\)\n'
-    [[ $(addr2line -fe "$TMP/overflow_sample" "$(sed 's/.*(+\(0x[0-9a-f]*\)).*/\1/' "$TMP/said")") == first* ]] ||
+    entry=$(sed 's/.*(+\(0x[0-9a-f]*\)).*/\1/' "$TMP/said")
+    [[ $(addr2line -fe "$TMP/overflow_sample" "$entry") == first* ]] ||
         fail "$WHAT: the entry function is not the task's: $(<"$TMP/said")"
     echo "$COMMAND: stack overflows"
 }
 
-# Sanitizers keep their reports: that of TSan is the only one.
+# Sanitizers keep their reports; with TSan, its report is the only one.
 check_sanitized_overflows() {
     local kind status
     for kind in address:1 thread:66; do
@@ -190,15 +212,16 @@ check_sanitized_overflows() {
     echo "$1: stack overflows with sanitizers"
 }
 
-# Emulators can't do the guards of pools.
+# Emulators don't support the guards of pools.
 overflows_foreign() {
-    local words own="^aco: task 2 \"deep\" overflowed its stack of 100000 bytes: set a larger \\.stack_sz\\n$DIGS$MORE"
+    local words task='^aco: task 2 "deep" overflowed' own
+    own="$task its stack of 100000 bytes: set a larger \\.stack_sz\\n$DIGS$MORE"
     read -ra words <<<"$2"
     COMMAND=$PROCESSOR
     build overflow_sample "$1" "${words[@]}" -O2
     overflows 139 own "$own"
     overflows 7 former "${own}handler of the program\\n"
-    overflows 139 shared "^aco: task 2 \"deep\" overflowed the share stack of its thread, of 256 KiB: .*\\n$DIGS$MORE"
+    overflows 139 shared "$task the share stack of its thread, of 256 KiB: .*\\n$DIGS$MORE"
     echo "$COMMAND: stack overflows"
 }
 
@@ -222,8 +245,8 @@ check_overflow_part() {
 
 # ==== The watchdog ================================================================================
 
-# tells WHAT LINES PATTERN...: a program that would go on for ever makes the watchdog tell what
-# matches, and not more lines of its own than these.
+# tells WHAT LINES PATTERN...: a program that would go on for ever makes the watchdog report what
+# matches, in no more than LINES lines of its own.
 tells() {
     local pattern begin=$SECONDS
     WHAT="watchdog: $1"
@@ -240,34 +263,11 @@ tells() {
     wait "$SAMPLE" 2>/dev/null || true
     (($(grep -c '^aco: watchdog' "$TMP/said") <= $2 * (SECONDS - begin + 2))) ||
         fail "$WHAT: more than once a second: $(<"$TMP/said")"
-    echo "$WHAT: told"
+    echo "$WHAT: reported"
 }
 
-check_watch_part() {
-    local frames='(    at .*\n)*    at' busy=()
-    build watch_sample "${CC%% *}" -O2
-    tells computes 1 "^aco: watchdog: task 2 \"computes\" has kept its thread for 0\.\d+ s: let it yield, or aco_offload\(\) what takes long\n$frames computes\+" \
-        'has kept its thread(.*\n)*.*has kept its thread'
-    tells child 1 "^aco: watchdog: task \\d+ \"first\" has kept its thread for 0\.\d+ s: .*\n$frames computes\+"
-    tells blocks 1 "^aco: watchdog: task 2 \"blocks\" has kept its thread for 0\.\d+ s, asleep in a system call: make it by an aco_ call, link libaco_hooks so that such calls wait as tasks \(docs/hooks.md\), or aco_offload\(\) it\n$frames blocks\+"
-    tells holds 1 "^aco: watchdog: a lock is held over a wait, .*\ntask 3 \"wants\": waits for a mutex .*\n$frames wants\+.*\n  which is held by task 2 \"holds\"\ntask 2 \"holds\": waits for a time .*\n$frames holds\+"
-    tells cycle 1 '^aco: watchdog: deadlock: these tasks wait for each other:\n(task|  )' \
-        "task 2 \"first\": waits for a mutex .*\n$frames locks_one_first\+.*\n  which is held by task 3 \"second\"\n" \
-        "task 3 \"second\": waits for an rwlock .*\n$frames locks_two_first\+.*\n  which is held by task 4 \"third\"\n" \
-        "task 4 \"third\": waits for the end of a task .*\n$frames locks_three_and_joins\+.*\n  which is waited for: task 2 \"first\"\n"
-    tells pairs 1 '(task|  which is held by task) \d+ "sooner"(.*\n)*^aco: watchdog: deadlock: these tasks wait for each other:(.*\n)*  which is held by task \d+ "later"'
-    tells group 1 "^aco: watchdog: deadlock: these tasks wait for each other:\n(task|  )" \
-        "task 1 \"first\": waits for the end of a group .*\n(    at .*\n)*  which still has task 3 \"locks_both\"\n" \
-        "task 3 \"locks_both\": waits for a mutex .*\n$frames locks_both\+.*\n  which is held by task 1 \"first\"\n"
-    tells reader 1 "task 1 \"first\": waits for an rwlock .*\n(    at .*\n)*  behind a writer that waits: task 2 \"writer\"\n" \
-        "task 2 \"writer\": waits for an rwlock .*\n$frames writes\+.*\n  which is held by task 1 \"first\"\n"
-    tells readers 1 "task 1 \"first\": waits for an rwlock .*\n(    at .*\n)*  which is held by task 3 \"reader\"\n" \
-        "task 3 \"reader\": waits for a mutex .*\n$frames reads_and_locks\+.*\n  which is held by task 1 \"first\"\n"
-    tells threads 1 '^aco: watchdog: deadlock: all tasks wait for each other:\n(.*\n)*task 2 "acquires": waits for a semaphore '
-    tells stands 1 "^aco: watchdog: deadlock: all tasks wait for each other:\ntask 2 \"stands\": waits for a sender .*\n$frames receives\+"
-    WHAT="watchdog: what was not joined"
-    ACO_WATCHDOG=50ms "$TMP/watch_sample" unjoined 2>"$TMP/said"
-    says '\Aaco: watchdog: never joined: task 2 "spawned", (task \d+ "spawned"(, )?){7} and others, 9 in all: aco_join\(\) .*\naco: watchdog: never joined: groups, 10 in all: aco_group_join\(\) .*\n\z'
+check_false_alarms() {
+    local busy=()
     WHAT="watchdog: a slow machine"
     for _ in 1 2 3; do
         timeout 100 bash -c 'while :; do :; done' &
@@ -293,11 +293,61 @@ check_watch_part() {
     ACO_WATCHDOG=50 "$TMP/watch_sample" nothing 2>"$TMP/said"
     says '^aco: ACO_WATCHDOG is 50: set it to a time such as 50ms or 1.5s$'
     echo "watchdog: no false alarm"
+}
+
+# waits ID NAME REASON FUNCTION NEED: the lines of a task that waits for another one.
+waits() {
+    printf %s "task $1 \"$2\": waits for $3 .*\\n(    at .*\\n)*    at $4\\+.*\\n  $5\\n"
+}
+
+check_watch_part() {
+    local watchdog='^aco: watchdog:' frames='(    at .*\n)*    at'
+    local kept='has kept its thread for 0\.\d+ s' held='which is held by task'
+    local asleep='asleep in a system call' make='make it by an aco_ call,'
+    local link='link libaco_hooks so that such calls wait as tasks \(docs/hooks.md\),'
+    local yields='let it yield, or aco_offload\(\) what takes long'
+    local offload='or aco_offload\(\) it\n'
+    local cycle="$watchdog deadlock: these tasks wait for each other:"
+    local all="$watchdog deadlock: all tasks wait for each other:"
+    local unjoined="${watchdog#^} never joined:"
+    build watch_sample "${CC%% *}" -O2
+    tells computes 1 "$watchdog task 2 \"computes\" $kept: $yields\n$frames computes\+" \
+        'has kept its thread(.*\n)*.*has kept its thread'
+    tells child 1 "$watchdog task \\d+ \"first\" $kept: .*\n$frames computes\+"
+    tells blocks 1 \
+        "$watchdog task 2 \"blocks\" $kept, $asleep: $make $link $offload$frames blocks\+"
+    tells holds 1 "$watchdog a lock is held over a wait, .*\n$(waits 3 wants 'a mutex' wants \
+        "$held 2 \"holds\"")task 2 \"holds\": waits for a time .*\n$frames holds\+"
+    tells cycle 1 "$cycle\n(task|  )" \
+        "$(waits 2 first 'a mutex' locks_one_first "$held 3 \"second\"")" \
+        "$(waits 3 second 'an rwlock' locks_two_first "$held 4 \"third\"")" \
+        "$(waits 4 third 'the end of a task' locks_three_and_joins \
+            'which is waited for: task 2 "first"')"
+    tells pairs 1 "(task|  $held) \\d+ \"sooner\"(.*\n)*$cycle(.*\n)*  $held \\d+ \"later\""
+    tells group 1 "$cycle\n(task|  )" \
+        "$(waits 1 first 'the end of a group' '\w+' 'which still has task 3 "locks_both"')" \
+        "$(waits 3 locks_both 'a mutex' locks_both "$held 1 \"first\"")"
+    tells reader 1 \
+        "$(waits 1 first 'an rwlock' '\w+' 'behind a writer that waits: task 2 "writer"')" \
+        "$(waits 2 writer 'an rwlock' writes "$held 1 \"first\"")"
+    tells readers 1 "$(waits 1 first 'an rwlock' '\w+' "$held 3 \"reader\"")" \
+        "$(waits 3 reader 'a mutex' reads_and_locks "$held 1 \"first\"")"
+    tells threads 1 "$all\n(.*\n)*task 2 \"acquires\": waits for a semaphore "
+    tells stands 1 "$all\ntask 2 \"stands\": waits for a sender .*\n$frames receives\+"
+    WHAT="watchdog: what was not joined"
+    ACO_WATCHDOG=50ms "$TMP/watch_sample" unjoined 2>"$TMP/said"
+    says "\\A$unjoined task 2 \"spawned\", (task \\d+ \"spawned\"(, )?){7} and others, 9 in all: " \
+        "aco_join\(\) .*\n$unjoined groups, 10 in all: aco_group_join\(\) .*\n\\z"
+    check_false_alarms
     LIBRARY=aco_hooks build watch_sample "${CC%% *}" -O2
-    tells hooked 1 "task 2 \"locks_normal_first\": waits for a mutex .*\n$frames locks_normal_first\+.*\n  which is held by task 3 \"locks_recursive_first\"\n" \
-        "task 3 \"locks_recursive_first\": waits for a mutex .*\n$frames locks_recursive_first\+.*\n  which is held by task 2 \"locks_normal_first\"\n"
-    tells blocks_directly 1 "^aco: watchdog: task 2 \"blocks_directly\" has kept its thread for 0\.\d+ s, asleep in a system call that no hook reaches: make it by an aco_ call, or aco_offload\(\) it\n$frames blocks_directly\+"
-    tells computes 1 ' s: let it yield, or aco_offload\(\) what takes long$'
+    tells hooked 1 "$(waits 2 locks_normal_first 'a mutex' locks_normal_first \
+        "$held 3 \"locks_recursive_first\"")" \
+        "$(waits 3 locks_recursive_first 'a mutex' locks_recursive_first \
+            "$held 2 \"locks_normal_first\"")"
+    asleep+=' that no hook reaches'
+    tells blocks_directly 1 \
+        "$watchdog task 2 \"\\w+\" $kept, $asleep: $make $offload$frames blocks_directly\+"
+    tells computes 1 " s: $yields\$"
 }
 
 # ==== The trace ===================================================================================
@@ -321,16 +371,16 @@ check_trace_part() {
         "${C_WARNINGS[@]}" -I. -Iruntime -Iextra/stack_pool img/trace.c
     build trace_sample "${compiler[@]}" -O2
     ACO_TRACE=$TMP/trace must "a program that is traced fails" timeout 100 "$TMP/trace_sample"
-    must "its trace" python3 runtime/tests/check_trace.py "$TMP/trace"
+    must "its trace" python3 runtime/observe/tests/check_trace.py "$TMP/trace"
     [[ $(tail -n 1 "$TMP/trace") == "]" ]] || fail "the trace of a program that ended has no end"
     ACO_TRACE=$TMP/trace run_to_death timeout 100 "$TMP/trace_sample" is_killed
     must "the trace of a program that was killed" \
-        python3 runtime/tests/check_trace.py "$TMP/trace"
+        python3 runtime/observe/tests/check_trace.py "$TMP/trace"
     ACO_TRACE=$TMP/no/folder must "no file for the trace" timeout 100 "$TMP/trace_sample"
     says '^aco: ACO_TRACE: .*/no/folder: No such file or directory$'
     ACO_TRACE=/dev/full must "a full disk" timeout 100 "$TMP/trace_sample"
     says '^aco: ACO_TRACE: the file ends early: No space left on device$'
-    (($(grep -c ACO_TRACE "$TMP/said") == 1)) || fail "a full disk is told more than once"
+    (($(grep -c ACO_TRACE "$TMP/said") == 1)) || fail "a full disk is reported more than once"
     build trace_sample "${compiler[@]}" -O2 -DHAS_ODD_CLOCKS \
         -Wl,--wrap=clock_gettime,--wrap=fopen64
     ACO_TRACE=$TMP/trace must "odd clocks" timeout 100 "$TMP/trace_sample"
@@ -351,15 +401,15 @@ profiles() {
         fail "$WHAT: a stack is there twice"
 }
 
-# The numbers of the lines in $TMP/profile that match, added up.
+# The sum of the numbers in the lines of $TMP/profile that match.
 samples() {
     awk -v pattern="$1" '$0 ~ pattern { ct += $NF } END { print ct + 0 }' "$TMP/profile"
 }
 
-# check_shares SAMPLES: there are so many at least: a half, three tenths and a fifth, each within
+# check_shares SAMPLES: at least so many samples are a half, three tenths and a fifth, each within
 # 4.5 times the standard deviation; and nearly all stacks are whole.
 check_shares() {
-    local ct whole
+    local ct whole half third fifth
     ct=$(samples .)
     ((ct >= $1)) || fail "$WHAT: $ct samples"
     awk -v ct="$ct" '{ name = $0; sub(/;.*/, "", name); of[name] += $NF }
@@ -371,7 +421,9 @@ check_shares() {
         }
         END { check("a:half", 0.5); check("b", 0.3); check("does_a_fifth", 0.2); exit failed }' \
         "$TMP/profile" || fail "$WHAT: the shares are not those of the work"
-    whole=$(samples '^(a:half;does_half;descends;descends;descends;burns_for|b;does_nearly_a_third;generates;burns_for|does_a_fifth;does_a_fifth;burns_for)(;burns)? ')
+    half='a:half;does_half;descends;descends;descends' third='b;does_nearly_a_third;generates'
+    fifth='does_a_fifth;does_a_fifth'
+    whole=$(samples "^($half|$third|$fifth);burns_for(;burns)? ")
     ((whole * 100 >= ct * 95)) || fail "$WHAT: $whole of $ct stacks are whole: $(<"$TMP/profile")"
     echo "$COMMAND: the shares of tasks, seen in $ct samples"
 }
@@ -410,12 +462,13 @@ check_profile_part() {
     ACO_PROFILE=$TMP/profile must "another handler" "$TMP/profile_sample" exits 1 1 handles
     says '^aco: ACO_PROFILE: the program has a handler of its own for SIGPROF$'
     ACO_PROFILE=$TMP/profile run_to_death "$TMP/profile_sample" handles 1 1
-    says '^aco: ACO_PROFILE: the program has set a handler of its own for SIGPROF: samples are missing$'
+    says '^aco: ACO_PROFILE: the program has set a handler of its own for SIGPROF: ' \
+        'samples are missing$'
     ACO_PROFILE=$TMP/profile run_to_death "$TMP/profile_sample" blocks 1 1
     says '^aco: ACO_PROFILE: the program has blocked SIGPROF: samples are missing$'
     ACO_PROFILE=/dev/full run_to_death "$TMP/profile_sample" exits 10000 1
     says '^aco: ACO_PROFILE: the file is not whole: No space left on device$'
-    # By the clock, a timer is not bound to the kernel's tick: samples are anywhere in a switch.
+    # A timer of the clock is not bound to the kernel's tick: its samples are anywhere in a switch.
     build profile_sample "${CC%% *}" -O2 -DPROFILE_HZ=20000 -DPROFILE_CLOCK=CLOCK_MONOTONIC
     profiles switches 200000 1
     (($(samples '^switches;') >= 100)) || fail "$WHAT: too few samples"
@@ -433,12 +486,12 @@ stacks = open(sys.argv[2], encoding="utf-8").read()
 assert re.search(r"^is_busy;.*allocate_and_write.* [0-9]+$", stacks, re.M), "no stack"
 assert re.fullmatch(r"([^;\n]+(;[^;\n]+)* [0-9]+\n)+", stacks), "no collapsed stacks"'
 
-# are_whole: the files of the sample are.
+# Checks that the files of the sample are whole.
 are_whole() {
     must "$WHAT: its files" python3 -c "$WHOLE" "$TMP/trace" "$TMP/profile"
 }
 
-# ends STATUS ARGUMENT...: of the sample, which leaves both files whole.
+# ends STATUS ARGUMENT...: the sample ends with STATUS, and leaves both files whole.
 ends() {
     WHAT="ends: ${*:2}"
     rm -f "$TMP/trace" "$TMP/profile"
@@ -450,7 +503,7 @@ ends() {
     echo "$WHAT: the files are whole"
 }
 
-# Ends the sample, which goes on otherwise, at some time.
+# Ends the sample at a random time.
 end_at_random() {
     rm -f "$TMP/trace" "$TMP/profile"
     ACO_TRACE=$TMP/trace ACO_PROFILE=$TMP/profile "$TMP/ending_sample" goes_on 2>"$TMP/said" &
@@ -478,7 +531,7 @@ check_ends_part() {
         end_at_random
     done
     echo "$WHAT"
-    # Nobody reads the trace: the first signal can't have it whole.
+    # The trace has no reader: the first signal can't complete it.
     WHAT="ends: a file that is stuck"
     mkfifo "$TMP/fifo"
     exec {fifo}<>"$TMP/fifo"
@@ -500,20 +553,21 @@ check_ends_part() {
 
 readonly PROBES=(create start park unpark resume end evict offload)
 
-# Scripts name probes that there are, arguments that these have, and reasons as the runtime does.
+# Scripts name probes and arguments that exist, and the reasons of ACO_I_REASONS.
 check_scripts() {
     local name
     while read -r name; do
         [[ " ${PROBES[*]} " == *" $name "* ]] || fail "tools/trace names a probe $name"
     done < <(grep -oh 'aco:[a-z]*' tools/trace/*.bt | cut -d: -f2)
     ! grep -n 'arg[3-9]' tools/trace/*.bt || fail "tools/trace names an argument that no probe has"
-    diff <(sed -n '/^const char .const aco_i_reason_names/,/;$/p' runtime/print.c |
-        grep -o '"[^"]*"' | sed 1d) <(grep -o '@names.*"' tools/trace/waits.bt | grep -o '".*"') ||
-        fail "tools/trace/waits.bt has other reasons than runtime/print.c"
+    diff <(awk -F '"' '/^ *X\(FOR_/ && ct++ { printf "    @names[%d] = \"%s\";\n", ct - 1, $2 }' \
+        runtime/base/types.h) <(grep '@names\[[0-9]' tools/trace/waits.bt) ||
+        fail "tools/trace/waits.bt has other reasons than runtime/base/types.h"
+    echo "tools/trace: names of probes and reasons"
 }
 
-# counts SCRIPT PATTERN...: what it tells of a sample in which 100 tasks have ended. Where programs
-# may not use the kernel's BPF, it is only parsed.
+# counts SCRIPT PATTERN...: checks the script's report of a sample in which 100 tasks have ended.
+# Where programs may not use the kernel's BPF, the script is only parsed.
 counts() {
     { cat "tools/trace/$1.bt" && echo 'usdt:*:aco:end { @ct++; if (@ct >= 100) { exit(); } }'; } \
         >"$TMP/$1.bt"
@@ -530,6 +584,7 @@ counts() {
 check_probes_part() {
     local compiler name at pattern may_run=0
     read -ra compiler <<<"$CC"
+    check_scripts
     echo '#include <sys/sdt.h>' | "${compiler[@]}" -fsyntax-only -x c - 2>/dev/null ||
         lack "no <sys/sdt.h>: apt-get install systemtap-sdt-dev"
     build trace_sample "${compiler[@]}" -O2
@@ -537,14 +592,14 @@ check_probes_part() {
     objdump -d "$TMP/trace_sample" >"$TMP/code"
     WHAT="probes"
     for name in "${PROBES[@]}"; do
-        says "    Provider: aco\\n    Name: $name\\n    Location: 0x.*\\n    Arguments:( \\S+){3} *\\n"
+        says '    Provider: aco\n' "    Name: $name\\n" '    Location: 0x.*\n' \
+            '    Arguments:( \S+){3} *\n'
     done
     while read -r at; do
         grep -qE "^ *$at:.*[[:space:]]nop$" "$TMP/code" || fail "at $at there is more than a nop"
     done < <(sed -n '/Provider: aco/,/Location/s/.*Location: 0x0*\([0-9a-f]*\),.*/\1/p' \
         "$TMP/said")
     echo "probes: ${PROBES[*]}"
-    check_scripts
     have bpftrace || lack "no bpftrace: apt-get install bpftrace"
     "$TMP/trace_sample" goes_on &
     SAMPLE=$!

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Clocks that processors have a little differently, and no counter. */
+/* Clocks that differ a little between processors, and no counter. */
 #ifdef HAS_ODD_CLOCKS
 #include <time.h>
 int __real_clock_gettime(clockid_t clock, struct timespec *t);
@@ -62,7 +62,7 @@ static void *reads(void *arg)
     return arg;
 }
 
-/* Until three tasks have ended in the trace. */
+/* Waits until three tasks have ended in the trace. */
 static void wait_for_trace(void)
 {
     char line[1000];

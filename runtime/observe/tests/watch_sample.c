@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a watchdog should tell, and what it should not, for test_observe.sh: the argument says which.
- * The first ones go on until the program is killed.
+ * Programs that a watchdog should report, and some that it should not, for test_observe.sh: the
+ * argument names one. The first ones go on until the program is killed.
  */
 #define _GNU_SOURCE
 #include "aco_runtime.h"
@@ -45,7 +45,7 @@ static NOINLINE void *blocks(void *arg)
     return arg;
 }
 
-/* Where no hook reaches it. */
+/* Blocks where no hook reaches the call. */
 static NOINLINE void *blocks_directly(void *arg)
 {
     char byte;
@@ -108,7 +108,7 @@ static NOINLINE void *receives(void *arg)
     return arg;
 }
 
-/* Two pairs, of which the second one gets stuck when the first one has been told. */
+/* Two pairs: the second one gets stuck when the first one has been reported. */
 static NOINLINE void *locks_both(void *arg)
 {
     aco_mutex_t *locks = (aco_mutex_t *)arg;
@@ -141,7 +141,7 @@ static void make_pairs(void)
     make_pair("sooner");
 }
 
-/* A group of which one task wants what the task has that waits for the group. */
+/* A task waits for a group, and a task of the group wants the lock that it holds. */
 static NOINLINE void *sleeps(void *arg)
 {
     sink += aco_sleep(FOR_EVER);
@@ -158,7 +158,7 @@ static void join_with_lock(void)
     sink += aco_group_join(group);
 }
 
-/* A reader that wants to read again, behind a writer; and one that waits for a writer. */
+/* Two readers: one wants to read again, behind a writer, and one waits for a writer. */
 static NOINLINE void *writes(void *arg)
 {
     sink += aco_rwlock_write_lock(&three);
@@ -263,7 +263,7 @@ static void *parks(void *arg)
     return arg;
 }
 
-/* Sends, in the end. */
+/* Sends at the end. */
 static void *is_another_thread(void *arg)
 {
     int item = 1;
@@ -275,14 +275,14 @@ static void *is_another_thread(void *arg)
     return arg;
 }
 
-/* A signal could wake it. */
+/* A parked task: a signal could wake it. */
 static void stay_parked(void)
 {
     aco_go(parks, NULL);
     alarm(2);
 }
 
-/* Does what is right, on a machine that gives it little time, then nothing. */
+/* Works correctly, on a machine that gives it little time, then does nothing. */
 static void stay_calm(void)
 {
     pthread_t thread;
@@ -358,7 +358,8 @@ static void *first(void *arg)
     return arg;
 }
 
-/* A child of a process that had a watchdog; 0 in the parent, when that has ended. */
+/* Becomes a child of a process that had a watchdog. Returns 0 in the parent, when the child has
+ * ended. */
 static int become_child(void)
 {
     if (aco_run(NULL, first, "nothing", NULL) != 0 || fork() != 0) {

@@ -92,7 +92,7 @@ static unsigned below(unsigned ct)
     return (unsigned)((random_state >> 33) % ct);
 }
 
-/* Who waits, in order; or the items of a channel that were sent or are about to be. */
+/* The tasks that wait, in order; or the items of a channel that were sent or are about to be. */
 typedef struct {
     long entries[MAX_QUEUE];
     size_t first, end;
@@ -133,30 +133,30 @@ static struct {
     aco_chan_t *it;
     line_t items;
     size_t ct_sent, ct_received;
-    long received[MAX_QUEUE]; /* by the n-th call; 0: none */
+    long received[MAX_QUEUE]; /* by the n-th call to receive; 0: none */
     size_t ct_starts;
     int is_closed;
 } chans[CT_OBJECTS];
 
 typedef struct group_s group_t;
 
-/* What a task of the program knows of itself. */
+/* A task of the program. */
 typedef struct {
     aco_task_t *task;
     long no;              /* from 1 */
-    int64_t cancelled_at; /* -1: it is not */
+    int64_t cancelled_at; /* -1: never */
     int64_t deadline;     /* of its wait */
     int ct_shields;
-    int is_granted;   /* what it waits in line for is its own, and it has had no turn since */
-    int64_t woken_at; /* first, in the line of a mutex; -1: it was not */
+    int is_granted;   /* it got what it waits in line for, and has had no turn since */
+    int64_t woken_at; /* for the first time, in the line of a mutex; -1: never */
     int has_ended, is_joined;
-    group_t *group; /* that it belongs to, or NULL */
+    group_t *group; /* to which it belongs, or NULL */
 } actor_t;
 static actor_t actors[MAX_TASKS];
 static long ct_actors, last_item;
 
 struct group_s {
-    aco_group_t *it; /* NULL: it is joined */
+    aco_group_t *it; /* NULL: it was joined */
     actor_t *maker;
     int64_t deadline, last_end;
     int is_cancelled;
@@ -168,7 +168,7 @@ static size_t ct_groups;
 
 static struct {
     long sender;
-    int is_selected; /* it is one of several, of which one happens */
+    int is_selected; /* one of several cases, of which one happens */
 } items[MAX_ITEMS];
 
 static long new_item(const actor_t *sender, int is_selected)
@@ -186,7 +186,7 @@ static int is_cut(long no)
     return actor->deadline <= now || (actor->cancelled_at >= 0 && actor->ct_shields == 0);
 }
 
-/* Gives something to the first who waits for it; whether there is one. */
+/* Gives an object to the first task that waits for it. Returns whether there is one. */
 static int grant(const line_t *line)
 {
     for (size_t i = line->first; i < line->end; i++) {
@@ -218,8 +218,8 @@ static actor_t *new_actor(void)
     return actor;
 }
 
-/* Whether a group, or one that its maker is in, is cancelled since the deadline of who joins it has
- * passed; at that very instant, it is perhaps only about to be. */
+/* Whether a group, or one that its maker is in, is cancelled because the deadline of its joiner has
+ * passed. At that very instant, it may be only about to be. */
 static int is_out_of_time(const group_t *group)
 {
     while (group != NULL && (!group->is_waited_for || group->deadline > now)) {
@@ -252,8 +252,8 @@ static void cancel_group(group_t *group)
     }
 }
 
-/* Checks how a wait has ended that began at `since`. Returns whether it was by what it waited for.
- */
+/* Checks the end of a wait that began at `since`. Returns whether its event ended it.
+ *  */
 static int ended_well(const actor_t *self, int result, int64_t since)
 {
     int64_t deadline = aco_deadline();

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Random programs of tasks against a model, in a time of their own: clock_gettime() tells it, and
- * where the loop would sleep, it goes on to when that would end. So a program is repeated by its
- * seed, and takes no longer than its instructions.
+ * Random programs of tasks against a model, in a time of their own: clock_gettime() returns it, and
+ * where the loop would sleep, it advances to the end of that sleep. The seed thus repeats a
+ * program, which takes no longer than its instructions.
  *
- * The model knows, of each object, who holds it and who waits for it, in the order in which they
- * came. What is checked:
+ * The model knows the owner of each object and the tasks that wait for it, in the order in which
+ * they came. The checks are:
  *   - a wait ends at the instant at which something ends it, not later: time stands still while a
- * task can run;
- *   - who is first in the queue is first to go on, and nobody goes on who is not; but a mutex that
- * is unlocked is free for others, too, until the first one has been losing for 1 ms;
+ *     task can run;
+ *   - the first task in the queue goes on first, and no other task does; but a mutex that is
+ *     unlocked is free for others, too, until the first one has been losing for 1 ms;
  *   - each item that was sent is received once, in order, unless its send has failed;
  *   - a deadline and a cancellation end a wait then and there, and a shield keeps them off;
- *   - the tasks of a group have its maker's deadline and are cancelled with it, but not while the
- *     shield lasts that the group was made in; who joins a group goes on when the last task ends;
- *   - a loop that would sleep for ever has no task that could go on.
+ *   - the tasks of a group have its maker's deadline and are cancelled with it, but not during the
+ *     shield that the group was made in; the joiner of a group goes on when its last task ends;
+ *   - a loop sleeps for ever only if none of its tasks could go on.
  *
  *     random_tasks [CT_PROGRAMS [SEED]]
  */
@@ -24,7 +24,7 @@
 #define MAX_STEPS 24
 #define LONG_UNIT 10000 /* ns; 100 of these are the 1 ms after which a lock is given */
 
-/* ==== What a task does ======================================================================= */
+/* ==== Steps of a task ======================================================================== */
 
 static void *acts(void *arg);
 
@@ -36,7 +36,7 @@ static void sleeps(actor_t *self)
     }
 }
 
-/* The first in a line whose wait was not ended otherwise, before `end` in it; NULL: none. */
+/* The first task in a line, before `end`, whose wait was not ended otherwise; NULL: none. */
 static actor_t *first_of(const line_t *line, long end)
 {
     for (size_t i = line->first; i < line->end && line->entries[i] != end; i++) {
@@ -65,13 +65,14 @@ static int takes_mutex(actor_t *self, size_t i)
     return is_locked;
 }
 
-/* Time as sync.c measures it. */
+/* A time as sync.c measures it. */
 static int64_t moment(int64_t ns)
 {
     return (ns >> 10) | 1;
 }
 
-/* Who was woken and is to try again tries in this very instant, and waits on if it has lost. */
+/* Unlocks a mutex. A task that is woken to try again does so in this very instant, and waits on if
+ * it loses. */
 static void gives_up_mutex(size_t i)
 {
     actor_t *first = mutexes[i].it.is_woken ? NULL : first_of(&mutexes[i].line, 0);
@@ -134,8 +135,8 @@ static void receives_item(size_t i, long item)
     chans[i].ct_received++;
 }
 
-/* Of two that were sent and received by calls for one channel, the one that was sent first has gone
- * to whoever wanted to receive first. */
+/* Checks that items that were sent and received by calls for one channel went to its receivers in
+ * order. */
 static void check_order(void)
 {
     for (size_t i = 0; i < CT_OBJECTS; i++) {
@@ -161,7 +162,7 @@ static void sends(actor_t *self)
         return;
     }
     CHECK(errno != EPIPE || chans[i].is_closed);
-    leave_line(&chans[i].items, item); /* it was not received */
+    leave_line(&chans[i].items, item); /* the item was not received */
 }
 
 static void receives(actor_t *self)
@@ -384,7 +385,7 @@ static void acts_shielded(actor_t *self, int depth)
             act(self, depth + 1);
         }
         if (aco_deadline() < group->deadline) {
-            cancels_group(group); /* which would come to pass at an instant unknown here */
+            cancels_group(group); /* that would otherwise happen at an instant unknown here */
         }
         joins_group(self, group);
     }
@@ -434,7 +435,7 @@ static void act(actor_t *self, int depth)
         acts_shielded(self, depth);
         break;
     case 12:
-        /* Of a group in a shield it is not known when the deadline of one above it has passed. */
+        /* The deadline of an outer group cancels a group in a shield at an unknown time. */
         if (self->group == NULL || self->ct_shields == 0) {
             groups_tasks(self, depth);
         }

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Random programs on several threads at once, where the order of events is the machine's:
+ * Random programs on several threads at once, where the machine decides the order of events:
  *
  *     random_threads [CT_PROGRAMS [SEED]]
  *
  * Tasks of all threads lock, wait, send, park, form groups, cancel each other and run out of time.
- * Data under a lock is no atomic, so ThreadSanitizer sees a lock that does not hold; each item that
- * was sent is received once; groups are joined when all their tasks have ended; and each program
- * ends.
+ * Data under a lock is not atomic, so ThreadSanitizer sees a lock that fails. Each item that was
+ * sent is received once; groups are joined when all their tasks have ended; and each program ends.
  */
 #include "aco_runtime.h"
 
@@ -55,7 +54,7 @@ static uint64_t below(worker_t *self, uint64_t limit)
     return self->random % limit;
 }
 
-/* That a wait has failed for a reason there is. */
+/* Checks that a wait has failed only for a reason that exists. */
 static int ended(int result)
 {
     CHECK(result >= 0 || errno == ETIMEDOUT || errno == ECANCELED);
@@ -121,13 +120,13 @@ static void *parks(void *arg)
     return arg;
 }
 
-/* All at once: tokens, a cancellation, and the end. */
+/* Sends tokens, a cancellation, and the end, all at once. */
 static void wakes(worker_t *self)
 {
     aco_task_options_t options = {.thread = ACO_THREAD((int)below(self, CT_THREADS))};
     aco_task_t *task;
     CHECK(aco_go_with(&options, parks, self, &task) == 0);
-    uint64_t most = below(self, 2) * 300; /* or as fast as can be */
+    uint64_t most = below(self, 2) * 300; /* or as fast as possible */
     for (uint64_t i = below(self, 100); i != 0; i--) {
         aco_unpark(task);
         for (volatile uint64_t pause = below(self, most + 1); pause != 0; pause--)
@@ -151,7 +150,7 @@ static void *waits_in_a_group(void *ct_ended)
     return NULL;
 }
 
-/* Its tasks are cancelled at once, or when the joining runs out of time. */
+/* Joins a group whose tasks are cancelled at once, or when the join runs out of time. */
 static void joins_a_group(worker_t *self)
 {
     int *ct_ended = (int *)calloc(1, sizeof(*ct_ended)), ct = 0;
@@ -216,8 +215,8 @@ static void *works(void *arg)
     return arg;
 }
 
-/* Two threads want a mutex at the same time, again and again: a wake-up that is lost has no deadline
- * that would hide it. */
+/* Two threads want a mutex at the same time, again and again, without a deadline, which would hide
+ * a lost wake-up. */
 static void *contends(void *arg)
 {
     for (int round = 1; round <= CT_ROUNDS; round++) {

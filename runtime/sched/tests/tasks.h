@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the tests of the runtime share. cmocka's assertions jump out of a failed test, which a task
+ * Shared by the tests of the runtime. cmocka's assertions jump out of a failed test, which a task
  * must not do: tasks use CHECK(), and run_tasks() fails the test once all have ended.
  */
 #ifndef ACO_TESTS_TASKS_H
@@ -31,7 +31,7 @@ static int ct_failed;
         }                                                                                          \
     } while (0)
 
-/* That a call fails with an error. */
+/* Checks that a call fails with an error. */
 #define CHECK_FAILS(call, error)                                                                   \
     do {                                                                                           \
         errno = 0;                                                                                 \
@@ -49,6 +49,17 @@ static inline void run_tasks_on(int ct_threads, void *(*fn)(void *), void *arg)
 static inline void run_tasks(void *(*fn)(void *), void *arg)
 {
     run_tasks_on(1, fn, arg);
+}
+
+/* A task that must be cancelled before it ends. */
+static inline void *shields_itself(void *arg)
+{
+    aco_shielded
+    {
+        CHECK(aco_sleep(5 * MS) == 0);
+    }
+    CHECK_FAILS(aco_park(), ECANCELED);
+    return arg;
 }
 
 #endif

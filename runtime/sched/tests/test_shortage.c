@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Stacks that can't be had: for good, which is an error, and for a time, which a task waits for. */
+/* Stacks that are not available: for good, which is an error, or for a time, which a task waits
+ * out. */
 // build: -Wl,--wrap=mmap,--wrap=nanosleep
 #include "tasks.h"
 
@@ -86,7 +87,7 @@ typedef struct {
     int ct_ended;
 } shortage_t;
 
-/* Of a thread, which answers each byte. */
+/* A thread that answers each byte. */
 static void *answers(void *arg)
 {
     const shortage_t *s = (const shortage_t *)arg;
@@ -158,7 +159,7 @@ static void *ends_the_shortage(void *arg)
     return arg;
 }
 
-/* All that are left are starved, until the end of a task, on this thread or another one. */
+/* The tasks that are left have no stack, until a task ends on this thread or another one. */
 static void *leaves_it_to(void *arg)
 {
     aco_task_options_t options = {.thread = (int)(intptr_t)arg};
@@ -192,7 +193,7 @@ static void a_task_starts_when_the_shortage_is_over(void **state)
     }
 }
 
-/* The descriptor of an embedded loop tells when to try again. */
+/* The descriptor of an embedded loop becomes readable when it is time to try again. */
 static void an_embedded_loop_tries_again(void **state)
 {
     (void)state;

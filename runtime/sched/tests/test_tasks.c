@@ -39,7 +39,7 @@ static void *leaves_tasks_behind(void *arg)
     for (int i = 0; i < 10; i++) {
         CHECK(aco_go(ends_late, NULL) == 0);
     }
-    CHECK(aco_spawn(ends_late, NULL) != NULL); /* nobody joins it */
+    CHECK(aco_spawn(ends_late, NULL) != NULL); /* never joined */
     return arg;
 }
 
@@ -93,7 +93,7 @@ static void refuses_what_makes_no_sense(void **state)
     assert_null(aco_group_new());
 }
 
-/* Makes the calls that need most stack, in a task that has the least. */
+/* Makes the calls that need the most stack, in a task that has the least. */
 static void *calls_much(void *arg)
 {
     int listener = aco_listen("tcp", ":0");
@@ -460,21 +460,11 @@ static void many_sleep(void **state)
 static void *waits_until_cancelled(void *arg)
 {
     CHECK_FAILS(aco_sleep(1000000 * MS), ECANCELED);
-    CHECK_FAILS(aco_sleep(MS), ECANCELED); /* and from then on */
+    CHECK_FAILS(aco_sleep(MS), ECANCELED); /* from then on */
     aco_shielded
     {
         CHECK(aco_sleep(MS) == 0);
     }
-    return arg;
-}
-
-static void *shields_itself(void *arg)
-{
-    aco_shielded
-    {
-        CHECK(aco_sleep(5 * MS) == 0);
-    }
-    CHECK_FAILS(aco_park(), ECANCELED);
     return arg;
 }
 
@@ -521,7 +511,7 @@ static void *is_unparked_by_signal(void *arg)
         setitimer(ITIMER_REAL, &soon, NULL);
         CHECK(aco_park() == 0);
     }
-    aco_unpark(parked); /* comes first, and counts once */
+    aco_unpark(parked); /* comes before the wait, and counts once */
     aco_unpark(parked);
     CHECK(aco_park() == 0);
     aco_within(MS)
@@ -752,17 +742,17 @@ static void *goes_deep(void *arg)
 {
     char bytes[DEEP_SZ];
     memset(bytes, 1, sizeof(bytes));
-    __asm__ volatile("" : : "r"(bytes) : "memory"); /* which clang would not write else */
+    __asm__ volatile("" : : "r"(bytes) : "memory"); /* clang would not write them otherwise */
     CHECK(aco_park() == 0 && bytes[DEEP_SZ / 2] == 1);
     return arg;
 }
 
 typedef struct {
-    aco_task_t *task;       /* that waits, once all others have ended */
-    int64_t before, during; /* what was resident */
+    aco_task_t *task;       /* it alone waits in the end */
+    int64_t before, during; /* resident bytes */
 } memory_t;
 
-/* Waits until half of what they took is given back, and then until the loop sleeps for longer. */
+/* Waits until half of the memory is given back, and then until the loop sleeps for longer. */
 static void *watches_memory(void *arg)
 {
     const memory_t *memory = (const memory_t *)arg;
@@ -811,78 +801,6 @@ static void idle_stacks_are_given_back(void **state)
     run_tasks(idles, NULL);
 }
 
-/* ==== Seen from outside ====================================================================== */
-
-/* What the line of a task tells, in bytes; 0: nothing. */
-static size_t stack_use_of(const char *text, const char *name)
-{
-    const char *line = strstr(text, name), *end = line != NULL ? strchr(line, '\n') : NULL;
-    const char *unit = line != NULL ? strstr(line, " bytes of stack") : NULL;
-    if (unit == NULL || end < unit) {
-        return 0;
-    }
-    while (unit[-1] != ' ') {
-        unit--;
-    }
-    return strtoul(unit, NULL, 10);
-}
-
-static void *is_printed(void *arg)
-{
-    aco_task_options_t options = {.name = "sleeper"};
-    aco_stats_t before, stats;
-    aco_stats(&before);
-    CHECK(aco_go_with(&options, ends_late, NULL, NULL) == 0);
-    aco_yield();
-    char text[4096] = "";
-    FILE *stream = fmemopen(text, sizeof(text), "w");
-    aco_print_tasks(stream);
-    fclose(stream);
-    CHECK(strstr(text, "\"sleeper\": waits for a time since") != NULL);
-    CHECK(strstr(text, "\"is_printed\": running") != NULL);
-    size_t used = stack_use_of(text, "\"is_printed\"");
-    CHECK(used > sizeof(text) && used < 65536);
-    used = stack_use_of(text, "\"sleeper\"");
-    CHECK(used > 0 && used < sizeof(text));
-    aco_stats(&stats);
-    CHECK(stats.ct_tasks == 2 && stats.ct_started == before.ct_started + 1 && stats.ct_timers == 1);
-    CHECK(stats.stacks_sz >= 2 * (size_t)256 << 10);
-    return arg;
-}
-
-static void *is_printed_on_a_signal(void *arg)
-{
-    char path[] = "/tmp/aco_tasks_XXXXXX", text[4096] = "";
-    int fd = mkstemp(path), former = dup(STDERR_FILENO);
-    unlink(path);
-    aco_task_options_t options = {.name = "sleeper"};
-    aco_task_t *sleeper = NULL;
-    CHECK(aco_go_with(&options, waits_until_cancelled, NULL, &sleeper) == 0);
-    aco_yield();
-    CHECK(aco_print_tasks_on(SIGUSR1) == 0 && aco_print_tasks_on(SIGUSR2) == 0);
-    dup2(fd, STDERR_FILENO);
-    raise(SIGUSR2);
-    const char *line = "\"sleeper\": waits for a time since";
-    for (int i = 0; i < 5000 && strstr(text, line) == NULL; i++) {
-        aco_sleep(MS);
-        CHECK(pread(fd, text, sizeof(text) - 1, 0) >= 0);
-    }
-    dup2(former, STDERR_FILENO);
-    CHECK(strstr(text, line) != NULL);
-    aco_task_cancel(sleeper);
-    CHECK(aco_join(sleeper, NULL) == 0);
-    close(former);
-    close(fd);
-    return arg;
-}
-
-static void tasks_are_printed(void **state)
-{
-    (void)state;
-    run_tasks(is_printed, NULL);
-    run_tasks(is_printed_on_a_signal, NULL);
-}
-
 static void errno_is_the_tasks_own(void **state)
 {
     (void)state;
@@ -911,7 +829,6 @@ int main(void)
         cmocka_unit_test(tasks_go_to_threads),
         cmocka_unit_test(values_are_the_tasks_own),
         cmocka_unit_test(idle_stacks_are_given_back),
-        cmocka_unit_test(tasks_are_printed),
     };
     return cmocka_run_group_tests_name("tasks", tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Calls of the runtime to libc that can be made to fail: the linker leads them here, by --wrap for
- * each. The n-th of them fails with an error that it can have; all are counted.
+ * Calls of the runtime to libc, which can be made to fail: the linker leads them here, by --wrap
+ * for each. All are counted, and the n-th fails with an error that it can have.
  */
 #ifndef ACO_TESTS_FAILING_CALLS_H
 #define ACO_TESTS_FAILING_CALLS_H
@@ -19,6 +19,7 @@
 #include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/uio.h>
@@ -34,15 +35,15 @@
 static struct {
     int is_on;                 /* atomic */
     long ct;                   /* atomic: calls so far */
-    long refused;              /* number of the one that fails, from 1 */
+    long refused;              /* number of the call that fails, from 1 */
     int choice;                /* which of its errors */
-    int error;                 /* that it failed with; 0: none has; atomic */
-    int has_more;              /* it has an error beyond that choice */
-    const char *volatile name; /* of the one that failed */
+    int error;                 /* that it failed with; 0: none failed; atomic */
+    int has_more;              /* it has an error after that choice */
+    const char *volatile name; /* of the call that failed */
     long ct_blocks, mapped_sz; /* atomic: not given back */
 } failing;
 
-/* The error of a call to come; 0: it is the system's. */
+/* The error that a call must return; 0: the system makes the call. */
 static int next_error(const char *name, const int errors[CT_ERRORS])
 {
     if (!__atomic_load_n(&failing.is_on, __ATOMIC_ACQUIRE) ||
@@ -109,7 +110,7 @@ FAILS(sigtimedwait, int, (const sigset_t *set, siginfo_t *info, const struct tim
       (set, info, timeout), EINTR)
 FAILS(mprotect, int, (void *ptr, size_t sz, int protection), (ptr, sz, protection), ENOMEM)
 
-/* ==== What fails otherwise =================================================================== */
+/* ==== Other failures ========================================================================= */
 
 int __real_close(int fd);
 int __wrap_close(int fd);
@@ -137,6 +138,13 @@ int __wrap_open64(const char *path, int flags, unsigned mode)
     return __real_open64(path, flags, mode);
 }
 
+/* Others are sure to report that they can be read, and EAGAIN would hide it. */
+static int is_regular_file(int fd)
+{
+    struct stat status;
+    return fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+}
+
 long __real_syscall(long number, long a, long b, long c, long d, long e, long f);
 long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f);
 long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
@@ -144,8 +152,9 @@ long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
     static const int at_wait[CT_ERRORS] = {EINTR, ENOSYS};
     static const int at_read[CT_ERRORS] = {EAGAIN, ENOSYS, EIO};
     static const int at_open[CT_ERRORS] = {ENOSYS, EMFILE};
+    int is_file_read = number == SYS_preadv2 && is_regular_file((int)a);
     int error = number == SYS_epoll_pwait2 ? next_error("epoll_pwait2", at_wait)
-                : number == SYS_preadv2    ? next_error("preadv2", at_read)
+                : is_file_read             ? next_error("preadv2", at_read)
                 : number == SYS_pidfd_open ? next_error("pidfd_open", at_open)
                                            : 0;
     if (error != 0) {
@@ -187,7 +196,7 @@ void *__real_malloc(size_t sz);
 void *__wrap_malloc(size_t sz);
 void *__wrap_malloc(size_t sz)
 {
-    static const int errors[CT_ERRORS] = {IS_STRESS ? 0 : ENOMEM}; /* moves frames by it */
+    static const int errors[CT_ERRORS] = {IS_STRESS ? 0 : ENOMEM}; /* stress moves frames by it */
     int error = next_error("malloc", errors);
     if (error != 0) {
         errno = error;

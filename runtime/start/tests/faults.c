@@ -4,7 +4,7 @@
  *
  *     faults freed          a task uses memory that another one has freed
  *     faults race           tasks of two threads write one variable
- *     faults uninitialised  a task decides by what nobody has written
+ *     faults uninitialised  a task decides by memory that was never written
  *
  * Exits with 0 if nothing stops it.
  */
@@ -31,7 +31,7 @@ static void *uses_freed(void *arg)
     return arg;
 }
 
-/* Neither ends before both have begun, or that would order what they do. */
+/* Neither task ends before both have begun: its end would order their writes. */
 static void *counts(void *ct)
 {
     static int ct_begun; /* atomic */

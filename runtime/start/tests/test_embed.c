@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A runtime that another loop runs, one of poll() here. */
+/* A runtime that another loop runs, here one of poll(). */
 #include "tasks.h"
 
 #include <poll.h>
@@ -126,7 +126,7 @@ static void *embeds(void *arg)
     return result == is_early ? NULL : "aco_run_once";
 }
 
-/* A thread that ends, with its loop; whether the process still is. */
+/* Runs embeds() in a thread, which ends with its loop. */
 static void end_thread(void *arg)
 {
     pthread_t thread;
@@ -185,7 +185,7 @@ static void *runs_elsewhere(void *arg)
     return arg;
 }
 
-/* The loop that watches it has no tasks any more, so nobody runs it. */
+/* The loop that watches a descriptor has no tasks any more, so it does not run. */
 static void test_leaves_descriptors(void **state)
 {
     (void)state;
@@ -209,9 +209,39 @@ static void test_leaves_descriptors(void **state)
     assert_int_equal(ct_failed, 0);
 }
 
+/* ==== Plain coroutines ======================================================================= */
+
+static void run_in_coroutine(void)
+{
+    int *fd = (int *)aco_get_arg();
+    CHECK_FAILS(aco_run_once(0), EBUSY);
+    CHECK_FAILS(aco_loop_fd(), EBUSY);
+    *fd = 0;
+    aco_exit();
+}
+
+static void test_refuses_coroutines(void **state)
+{
+    (void)state;
+    int fd = -1;
+    ct_failed = 0;
+    aco_thread_init(NULL);
+    aco_t *main_co = aco_create(NULL, NULL, 0, NULL, NULL);
+    aco_share_stack_t *stack = aco_share_stack_new(0);
+    aco_t *co = aco_create(main_co, stack, 0, run_in_coroutine, &fd);
+    aco_resume(co);
+    assert_int_equal(fd, 0);
+    assert_true(aco_loop_fd() >= 0);
+    assert_int_equal(aco_run_once(0), 0);
+    aco_destroy(co);
+    aco_share_stack_destroy(stack);
+    aco_destroy(main_co);
+    assert_int_equal(ct_failed, 0);
+}
+
 /* ==== Memory ================================================================================= */
 
-/* When nothing happens any more, the descriptor becomes readable once, for what is idle. */
+/* The descriptor becomes readable once after the last event, so that idle stacks are given back. */
 static void test_gives_stacks_back(void **state)
 {
     (void)state;
@@ -247,6 +277,7 @@ int main(void)
         cmocka_unit_test(test_wakes),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_leaves_descriptors),
+        cmocka_unit_test(test_refuses_coroutines),
         cmocka_unit_test(test_gives_stacks_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One program that uses all of the runtime is run again and again; in each run another call to libc
- * fails, with each error that it can have. Whatever that is, the program ends, what it was told is
- * either success or that error, and nothing is left behind: no descriptor, no memory, no thread.
+ * One program that uses all of the runtime runs again and again; in each run another call to libc
+ * fails, with each error that it can have. Whichever fails, the program ends, it sees either
+ * success or that error, and nothing is left behind: no descriptor, no memory, no thread.
  *
  *     test_failures [EACH [FIRST]]
  *
- * has one call of EACH fail, from the FIRST on.
+ * makes one call of EACH fail, from the FIRST on.
  */
 // build: -Wl,--wrap=epoll_create1,--wrap=epoll_ctl,--wrap=epoll_wait,--wrap=eventfd
 // build: -Wl,--wrap=timerfd_create,--wrap=signalfd,--wrap=socket,--wrap=bind,--wrap=listen
@@ -30,7 +30,7 @@
 #include <sys/wait.h>
 
 #define MS INT64_C(1000000) /* ns */
-#define LEAST_CALLS 200     /* that the program makes */
+#define LEAST_CALLS 200     /* that the program makes at least */
 
 static int ct_wrong; /* atomic */
 
@@ -45,8 +45,8 @@ static void wrong(const char *what, int line)
 
 #define CHECK(EX) ((EX) ? (void)0 : wrong(#EX, __LINE__))
 
-/* Whether a step has succeeded. If not, something was to fail, and errno tells it or what follows
- * from it. */
+/* Returns whether a step has succeeded. If not, checks that a call was made to fail, and that errno
+ * is its error or a consequence. */
 static int did(int succeeded, const char *what, int line)
 {
     static const int others[] = {EMFILE, EINVAL,    EPIPE,  ECONNRESET,
@@ -62,7 +62,7 @@ static int did(int succeeded, const char *what, int line)
 }
 
 #define DID(EX) did((EX), #EX, __LINE__)
-/* That a call has moved `sz` bytes; if not all of them, the other end has failed. */
+/* Checks that a call has moved `sz` bytes. If it has moved fewer, the other end has failed. */
 #define MOVED(sz, EX) moved((sz), (EX), #EX, __LINE__)
 
 static int moved(ssize_t sz, ssize_t result, const char *what, int line)
@@ -389,7 +389,7 @@ static void on_alarm(int signal)
     _exit(1);
 }
 
-/* The calls that fail in one way each, from the first on, until a run makes fewer. */
+/* Makes one call fail in each run, from the first on, until a run makes fewer calls. */
 static long fail_each(long each, long first)
 {
     long ct_failed = 0;
@@ -424,9 +424,9 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     close(mkstemp(path));
     aco_key_create(&key, NULL);
-    pthread_t thread; /* with the first one, sanitizers start one of theirs */
+    pthread_t thread; /* sanitizers start a thread of theirs with the first one */
     CHECK(pthread_create(&thread, NULL, ends, NULL) == 0 && pthread_join(thread, NULL) == 0);
-    run_all(1); /* allocates what stays for ever */
+    run_all(1); /* allocates what is never freed */
     run_all(0);
     CHECK(failing.ct > LEAST_CALLS);
     long ct_failed = ct_wrong != 0 ? 0 : fail_each(each, first % each);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Much at a time, and clients that misbehave:
+ * Large numbers at a time, and clients that misbehave:
  *
  *     test_many [CONNECTIONS [TASKS [TIMERS]]]
  *
@@ -21,9 +21,9 @@
 #include <unistd.h>
 
 #define MS INT64_C(1000000) /* ns */
-#define ROUNDS 3            /* of questions and answers on a connection */
+#define ROUNDS 3            /* questions and answers on a connection */
 #define MOST 600            /* bytes of a question */
-#define DIALS 256           /* at a time: what the queue of a listener holds anywhere */
+#define DIALS 256           /* at a time; the queue of a listener holds as many everywhere */
 #define SPARE 64            /* descriptors for everything else */
 
 static int ct_wrong;
@@ -164,7 +164,7 @@ static void *parks_all(void *arg)
     long task_sz = (resident_sz() - before) / (long)ct_tasks;
     CHECK(ct_went_on == 0);
     for (intptr_t i = 0; i < ct_tasks; i++) {
-        aco_unpark(parked[(i * 7919 + 1) % ct_tasks]); /* in another order, each of them */
+        aco_unpark(parked[(i * 7919 + 1) % ct_tasks]); /* each of them, in another order */
     }
     while (ct_went_on < ct_tasks) {
         aco_yield();
@@ -210,7 +210,7 @@ static void test_timers(intptr_t ct)
 
 /* ==== Clients that misbehave ================================================================= */
 
-/* Each accepts one connection, and gives it up when the client does not do its part. */
+/* Accepts one connection, and gives it up when the client does not do its part. */
 static void *meets_a_staller(void *arg)
 {
     static char bytes[1 << 16];
@@ -218,7 +218,7 @@ static void *meets_a_staller(void *arg)
     aco_within(50 * MS)
     {
         ssize_t sz;
-        do { /* what was written before counts, and a wait is what fails */
+        do { /* the bytes written before a wait count; the next call fails */
             sz = aco_write(fd, bytes, sizeof(bytes));
         } while (sz > 0);
         CHECK(sz == -1 && errno == ETIMEDOUT);
@@ -258,7 +258,7 @@ static void *misbehaves(void *arg)
 
 static int ct_accepted, ct_refused;
 
-/* As the servers of the examples do. */
+/* Serves as the servers of the examples do. */
 static void *serves_for_ever(void *arg)
 {
     int fd;
@@ -292,7 +292,8 @@ static void *runs_out(void *arg)
         ct++;
     }
     CHECK(errno == EMFILE && aco_close(fds[--ct]) == 0);
-    int second = aco_dial("tcp4", address); /* takes the last one; the server has none for it */
+    int second = aco_dial("tcp4", address); /* takes the last descriptor; the server has none for
+                                             * it */
     CHECK(second >= 0 && aco_write(second, "b", 1) == 1);
     while (ct_refused < 3) {
         CHECK(aco_write(first, "c", 1) == 1 && aco_read(first, &byte, 1) == 1 && byte == 'c');

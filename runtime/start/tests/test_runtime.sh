@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The tests of the runtime as make.sh doesn't build them: with clang, without optimization, under
-# sanitizers and memcheck, which must still see what is in faults.c, and on other processors, which
-# run what needs no kernel but for epoll and threads. test_many.c makes much at a time.
+# sanitizers and memcheck, which must see the faults in faults.c, and on other processors, for which
+# an emulator runs the tests that need only epoll and threads of the kernel. test_many.c makes large
+# numbers of everything.
 #
 # parts: memcheck others sanitized foreign many
 # seconds: 10 60 60 60 10
@@ -14,8 +15,10 @@
 
 need_cmocka
 
-readonly TESTS=(runtime/tests/{test,random}_*.c)
-readonly FOREIGN_TESTS=(runtime/tests/{test_{tasks,groups,sync,chan,broadcast,io,reader,embed},random_tasks}.c)
+readonly TESTS=(runtime/*/tests/{test,random}_*.c)
+readonly FOREIGN_TESTS=(runtime/sched/tests/{test_tasks,random_tasks}.c
+    runtime/sync/tests/test_{groups,sync,chan,broadcast}.c runtime/io/tests/test_{io,reader}.c
+    runtime/start/tests/test_embed.c)
 
 # check_with COMPILER OPTION...: builds PROGRAMS, and runs those that are tests.
 check_with() {
@@ -26,7 +29,7 @@ check_with() {
         use_program "$source" "$@"
         case $name,$* in
         faults,*) ;;
-        # To TSan it is a race if one thread closes what another one reads.
+        # TSan reports a race if one thread closes a descriptor that another one reads.
         random_descriptors,*=thread*)
             must "$*: random descriptors" "$TMP/$name" 2000 "${SEED:-1}"
             ;;
@@ -42,8 +45,8 @@ check_memcheck() {
     local command=(valgrind -q --error-exitcode=9)
     have valgrind || lack "no valgrind: apt-get install valgrind"
     use_library aco_runtime "${compiler[@]}" -O2 -DACO_USE_VALGRIND
-    use_program runtime/tests/random_tasks.c "${compiler[@]}" -O2 -DACO_USE_VALGRIND
-    use_program runtime/tests/faults.c "${compiler[@]}" -O2 -DACO_USE_VALGRIND
+    use_program runtime/sched/tests/random_tasks.c "${compiler[@]}" -O2 -DACO_USE_VALGRIND
+    use_program runtime/start/tests/faults.c "${compiler[@]}" -O2 -DACO_USE_VALGRIND
     must "memcheck finds faults in random programs" "${command[@]}" --leak-check=full \
         "$TMP/random_tasks" 100 "${SEED:-1}"
     must_not "memcheck does not see what is uninitialised" "depends on uninitialised" \
@@ -62,7 +65,7 @@ check_others() {
 }
 
 check_sanitized() {
-    PROGRAMS=("${TESTS[@]}" runtime/tests/faults.c)
+    PROGRAMS=("${TESTS[@]}" runtime/start/tests/faults.c)
     check_with "${compiler[@]}" -O1 -fsanitize=address,undefined \
         -fno-sanitize-recover=all
     must_not "ASan does not see a use of freed memory" heap-use-after-free "$TMP/faults" freed
@@ -85,7 +88,7 @@ check_foreign() {
 
 check_many() {
     use_library aco_runtime "${compiler[@]}" -O2
-    use_program runtime/tests/test_many.c "${compiler[@]}" -O2
+    use_program runtime/start/tests/test_many.c "${compiler[@]}" -O2
     must "10,000 connections, 1,000,000 tasks, 100,000 timers" "$TMP/test_many" 10000 1000000 100000
     cat "$TMP/said"
 }

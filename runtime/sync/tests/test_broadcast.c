@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Broadcasts: every subscriber gets every item, unless it is too slow, which it is told. */
+/* Broadcasts: every subscriber gets every item, unless it is too slow, and then learns so. */
 #include "tasks.h"
 
 #include <pthread.h>
@@ -129,7 +129,7 @@ static void a_slow_subscriber_is_told(void **state)
     run_tasks(cancels, NULL);
 }
 
-/* On any thread: items come in order, and with those that it is told to have missed, all do. */
+/* A subscriber on any thread gets the items in order; received and missed ones are all items. */
 static void *counts_all(void *arg)
 {
     uint64_t position = 0, before = 0;

@@ -145,7 +145,8 @@ static void *closes(void *arg)
     CHECK(aco_chan_close(chan) == 0);
     CHECK(aco_chan_close(other) == 0);
     aco_yield();
-    CHECK(aco_chan_recv(chan, &item) == 1 && item.n == 5); /* what is there is still received */
+    CHECK(aco_chan_recv(chan, &item) == 1 && item.n == 5); /* the items in the channel are still
+                                                            * received */
     CHECK(aco_chan_recv(chan, &item) == 0);
     CHECK_FAILS(aco_chan_send(chan, &item), EPIPE);
     aco_chan_free(chan);
@@ -248,7 +249,7 @@ static void *selects_alone(void *arg)
     CHECK_FAILS(aco_select(cases, 3, 0), EAGAIN);
     aco_within(MS)
     {
-        CHECK_FAILS(aco_select(cases, 3, 1), ETIMEDOUT); /* it is not its own partner */
+        CHECK_FAILS(aco_select(cases, 3, 1), ETIMEDOUT); /* the call is not its own partner */
     }
     cases[2] = (aco_case_t){.chan = other, .send = &n};
     CHECK(aco_select(cases, 3, 1) == 2 && cases[2].result == 0);

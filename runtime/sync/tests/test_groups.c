@@ -16,16 +16,6 @@ static void *ends_late(void *arg)
     return arg;
 }
 
-static void *shields_itself(void *arg)
-{
-    aco_shielded
-    {
-        CHECK(aco_sleep(5 * MS) == 0);
-    }
-    CHECK_FAILS(aco_park(), ECANCELED);
-    return arg;
-}
-
 static int ct_cancelled;
 
 static void *counts_if_cancelled(void *arg)
@@ -36,7 +26,7 @@ static void *counts_if_cancelled(void *arg)
     return arg;
 }
 
-static int has_groups; /* whether makes_a_group_inside() is as far */
+static int has_groups; /* makes_a_group_inside() has made its group */
 
 static void *makes_a_group_inside(void *arg)
 {
@@ -60,7 +50,7 @@ static void *groups(void *arg)
     CHECK(ct_ended == 5);
 
     group = aco_group_new();
-    CHECK(aco_group_join(group) == 0); /* of none */
+    CHECK(aco_group_join(group) == 0); /* a group without tasks */
 
     group = aco_group_new();
     CHECK(aco_group_go(group, counts_if_cancelled, NULL) == 0);
@@ -126,7 +116,7 @@ static void groups_end_together(void **state)
     run_tasks_on(2, is_cancelled_with_its_groups, NULL);
 }
 
-/* Deep enough for a stack to end if cancelling were recursive. */
+/* Deep enough to overflow a stack if cancelling were recursive. */
 #if defined(ACO_USE_ASAN) || defined(ACO_USE_TSAN) || UINTPTR_MAX == UINT32_MAX
 #define DEPTH 2000 /* TSan has no more fibers, i386 no more addresses, ASan no more speed */
 #else
@@ -171,7 +161,7 @@ static void deep_groups_are_cancelled(void **state)
 
 /* Groups made in aco_shielded, by a task that is cancelled meanwhile. */
 typedef struct {
-    aco_wait_group_t opened;         /* what the tasks wait for */
+    aco_wait_group_t opened;         /* the tasks wait for this */
     int ct_cancelled, ct_passed;     /* atomic */
     aco_wait_group_t made, may_join; /* the groups; they may be joined */
 } shield_t;
@@ -292,9 +282,9 @@ static void groups_are_shielded(void **state)
     run_tasks(shields_from_deadlines, NULL);
 }
 
-/* ==== Who adds tasks ========================================================================= */
+/* ==== Adding tasks =========================================================================== */
 
-/* As a task of the group, while it is joined. */
+/* Adds tasks as a task of the group, while it is joined. */
 static void *adds_more(void *group)
 {
     for (int i = 0; i < 10; i++) {
@@ -310,7 +300,7 @@ static void *adds_once(void *group)
     return NULL;
 }
 
-/* Tasks of other threads, which are not of the group, do before it is joined. */
+/* Tasks of other threads, outside the group, add tasks before it is joined. */
 static void *lets_others_add(void *arg)
 {
     aco_group_t *group = aco_group_new();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What tasks of one thread and of several do with mutexes and similar, and threads that run none.
- */
+/* Mutexes and similar, used by tasks of one thread and of several, and by threads that run none.
+ *  */
 // build: -Wl,--wrap=clock_gettime
 #include "aco_bindings.h"
 #include "tasks.h"
@@ -80,7 +80,7 @@ static void *is_kept_waiting(void *arg)
     return arg;
 }
 
-/* What is unlocked is free for whoever runs; who waits keeps the order. */
+/* An unlocked mutex is free for any task that runs; tasks that wait keep their order. */
 static void *unlocks_for_two(void *arg)
 {
     order[0] = '\0';
@@ -120,7 +120,7 @@ static void *waits_in_vain(void *arg)
     return arg;
 }
 
-/* Who was woken, has lost and gives up, has kept nobody from being woken. */
+/* A task that was woken, lost and gives up does not keep the next one from being woken. */
 static void *gives_up_after_a_loss(void *arg)
 {
     order[0] = '\0';
@@ -129,7 +129,7 @@ static void *gives_up_after_a_loss(void *arg)
     aco_yield();
     CHECK(aco_mutex_unlock(&mutex) == 0);
     CHECK(aco_mutex_lock(&mutex) == 0);
-    aco_task_cancel(first); /* which is to try again */
+    aco_task_cancel(first); /* it was about to try again */
     CHECK(aco_join(first, NULL) == 0);
     CHECK(aco_mutex_unlock(&mutex) == 0);
     CHECK(aco_join(second, NULL) == 0);
@@ -217,7 +217,7 @@ static void *reads_behind_a_writer(void *arg)
     aco_yield();
     CHECK_FAILS(aco_rwlock_try_read_lock(&rwlock), EBUSY);
     CHECK(aco_rwlock_unlock(&rwlock) == 0);
-    CHECK(aco_rwlock_try_read_lock(&rwlock) == 0); /* it was free */
+    CHECK(aco_rwlock_try_read_lock(&rwlock) == 0); /* the lock was free */
     CHECK_FAILS(aco_rwlock_try_read_lock(&rwlock), EBUSY);
     CHECK(aco_rwlock_unlock(&rwlock) == 0);
     CHECK(aco_join(writer, NULL) == 0);
@@ -296,7 +296,7 @@ static void *enters_once(void *arg)
     return NULL;
 }
 
-/* Whenever another task runs, this one has the lock. */
+/* This task has the lock whenever another one runs. */
 static void *hogs(void *arg)
 {
     const side_t *const *sides = (const side_t *const *)arg, *side = sides[0];
@@ -370,10 +370,10 @@ static void who_always_loses_is_given_the_lock(void **state)
 }
 
 /*
- * The same between threads, by a clock of the test's own: each time that the other one has lost and
- * waits again, a tenth of the 1 ms goes by, after which it is given the lock.
+ * The same between threads, by a clock of the test's own. A tenth of the 1 ms, after which the
+ * loser is given the lock, goes by each time it has lost and waits again.
  */
-#define CT_LOSSES 12 /* the first of which begins the 1 ms */
+#define CT_LOSSES 12 /* the first one begins the 1 ms */
 
 int __real_clock_gettime(clockid_t clock, struct timespec *t);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
@@ -389,7 +389,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
     return 0;
 }
 
-/* Whether somebody waits for a lock that the caller holds. */
+/* Whether a task or thread waits for a lock that the caller holds. */
 static int is_waited_for(aco_i_lock_t *lock, const aco_i_queue_t *waiting)
 {
     while (__atomic_exchange_n(&lock->is_held, 1, __ATOMIC_ACQUIRE)) {
@@ -580,7 +580,7 @@ static void *waits_for_all(void *arg)
 {
     static void *(*fn)(void *) = enters_in_threes;
     CHECK(aco_semaphore_init(&semaphore, 3) == 0);
-    CHECK(aco_wait_group_wait(&wait_group) == 0); /* for none */
+    CHECK(aco_wait_group_wait(&wait_group) == 0); /* waits for nothing */
     CHECK(aco_wait_group_add(&wait_group, CT) == 0);
     aco_task_options_t options = {.thread = ACO_ANY};
     CHECK(aco_go_with(&options, spawns_anywhere, &fn, NULL) == 0);

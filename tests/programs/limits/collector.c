@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Boehm's collector with coroutines that share stacks, of one thread. What it must know is told
- * when it collects, so that a switch costs what it always does:
+ * Boehm's collector with coroutines that share stacks, of one thread. The program reports this to
+ * it when it collects, so that a switch costs what it always does:
  *   - which stack is in use: begin_mark()
  *   - frames of coroutines that don't run, and are in place: push_frames()
  *   - frames that are saved out: they lie in memory of the collector's, by aco_set_allocator()

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Internals of the runtime that libaco_hooks and libaco_compat may use besides its API. Valid C++.
+ * Programs include aco_runtime.h.
+ */
+#ifndef ACO_RUNTIME_EXTENSION_H
+#define ACO_RUNTIME_EXTENSION_H
+
+#include "base/descriptor.h"
+#include "base/self.h"
+
+/* ---- In a task ---- */
+
+/* The running task. */
+static inline aco_task_t *aco_i_running_task(void)
+{
+    return aco_i_loop->running;
+}
+
+/* How many switches to tasks the loop of the caller has made: another task has run since then if it
+ * has changed. */
+static inline uint64_t aco_i_ct_switches(void)
+{
+    return aco_i_loop->counts.ct_switches;
+}
+
+/* Whether another task of the thread could run now. */
+static inline int aco_i_has_ready(void)
+{
+    return aco_i_loop->first_ready != NULL;
+}
+
+/* Whether the caller's thread runs tasks by aco_run(), and not by a loop that is embedded. */
+static inline int aco_i_is_in_run(void)
+{
+    return aco_i_loop != NULL && aco_i_loop->timer_fd < 0;
+}
+
+/* ---- sched/wait.c ---- */
+
+/* Opens a wait of the running task. */
+static inline void aco_i_open_wait(aco_task_t *task, reason_t reason)
+{
+    int wait = (reason == FOR_PARK ? WAIT_PARKED : WAIT_OPEN) + (task->ct_shields != 0);
+    task->reason = reason;
+    task->is_woken = 0;
+    if (is_alone()) {
+        __atomic_store_n(&task->wait, wait, __ATOMIC_RELAXED);
+        __atomic_signal_fence(__ATOMIC_SEQ_CST); /* a handler's aco_unpark() */
+    } else {
+        __atomic_store_n(&task->wait, wait, __ATOMIC_SEQ_CST); /* before is_cancelled is read */
+    }
+}
+
+/* Closes the wait again and returns 1; or 0 if something has claimed it: then aco_i_wait() must
+ * follow. */
+SHARED int aco_i_close_wait(aco_task_t *task);
+
+/* Claims an open wait and returns 1; or 0 if something else has, or none is open. The caller must
+ * know that it is the wait it means: it holds the lock of the queue that the task is in, or is on
+ * the task's thread. */
+SHARED int aco_i_claim(aco_task_t *task, outcome_t outcome);
+
+/* Makes a task ready whose wait the caller has claimed. */
+SHARED void aco_i_make_ready(aco_task_t *task);
+
+/* Does the same, in signal handlers, too. */
+SHARED void aco_i_make_ready_by_inbox(aco_task_t *task);
+
+/* ---- sched/fds.c ---- */
+
+/* The entry of a descriptor; NULL with EBADF or ENOMEM. */
+SHARED fd_t *aco_i_fd(int fd);
+
+/* Returns whether anything may be noted of a descriptor, so that aco_close() has to close it. */
+SHARED int aco_i_is_known(int fd);
+
+/* Calls `fn(arg)`, which closes a descriptor. Before that, the waits for it end with EBADF. */
+SHARED int aco_i_close_by(int fd, int (*fn)(void *arg), void *arg);
+
+/* 1: hooks see it when the program closes a descriptor, or changes O_NONBLOCK or a timeout;
+ * atomic. */
+extern SHARED int aco_i_sees_changes;
+
+/* ---- sched/loop.c ---- */
+
+/* Waits until the open wait of the running task has ended. */
+SHARED outcome_t aco_i_wait(aco_task_t *task);
+
+/* Does the same, but until a point in time at most: WAIT_NONE if that has come. */
+SHARED outcome_t aco_i_wait_until(aco_task_t *task, int64_t until);
+
+/* ---- io/fd_hints.c ---- */
+
+/* How long calls may wait for a descriptor, in ns: what the kernel would do; 0: they don't wait. */
+SHARED int64_t aco_i_wait_limit(int fd, fd_t *entry, int events);
+
+/* Notes that O_NONBLOCK or a timeout of a descriptor may have changed. Hooks call it. */
+SHARED void aco_i_tell_change(int fd);
+
+/* The limit of a blocking descriptor without timeouts, which compat/ sets; atomic. */
+extern SHARED int64_t aco_i_default_wait_limit;
+
+/* ---- io/fd_wait.c ---- */
+
+/* Calls poll() in a task, until a point in time. */
+SHARED int aco_i_poll(struct pollfd *fds, nfds_t ct, int64_t until);
+
+/* ---- io/helpers.c ---- */
+
+/*
+ * Runs `fn(arg)` on a helper thread while the running task waits; at once outside of a task, and
+ * where no helper can be had. WAIT_EVENT: `*result` and errno are what it has left.
+ * Otherwise the task was cancelled or its deadline has passed before a helper began; or, with
+ * `discard`, afterwards: then `fn` returns what it got, and discard() is called with that when it
+ * does, or at once if it won't be called.
+ */
+SHARED outcome_t aco_i_offload(helpers_kind_t kind, void *(*fn)(void *), void *arg,
+                               void (*discard)(void *), void **result);
+
+/* ---- io/files.c ---- */
+
+/* Read and write as preadv() and pwritev(), where epoll takes a descriptor for always ready. With
+ * -1 for `offset`, that of `fd` counts. */
+SHARED ssize_t aco_i_file_read(int fd, const struct iovec *iov, int ct, int64_t offset);
+SHARED ssize_t aco_i_file_write(int fd, const struct iovec *iov, int ct, int64_t offset);
+
+/* ---- io/connect.c ---- */
+
+/* As aco_accept4(); `is_ours` as in aco_i_adopt_fd(). */
+SHARED int aco_i_accept(int fd, struct sockaddr *addr, socklen_t *addr_sz, int flags, int is_ours);
+
+/* ---- io/process.c ---- */
+
+/* Wait, in a task, until waitid() or waitpid() with the same arguments has something to report; 0,
+ * or -1 with errno. */
+SHARED int aco_i_wait_for_children(idtype_t type, id_t id, int options);
+SHARED int aco_i_wait_for_child(pid_t pid, int options);
+
+/* ---- sync/sync.c ---- */
+
+/* Takes the first task whose wait can be claimed from a queue; NULL if there is none. */
+SHARED node_t *aco_i_claim_first(queue_t *queue, outcome_t outcome);
+
+/* ---- start/embed.c ---- */
+
+/*
+ * The caller's loop, or a new one; NULL with errno. With `at_end`, the thread itself counts as a
+ * task, so that the loop waits while there is no other. When the thread ends, at_end() is called to
+ * drop the tasks that are left, and returns how many it could not.
+ */
+SHARED loop_t *aco_i_own_loop(int (*at_end)(void));
+
+/* Runs turns of a loop that is embedded in another one, and calls `fn`, unless NULL, after each,
+ * until that returns -1. */
+SHARED void aco_i_run_turns(loop_t *loop, int (*fn)(void *), void *arg);
+
+/* ---- start/resume.c ---- */
+
+/* Suspends the running task until aco_i_resume(), and returns 1; 0 if `until` has come before. */
+SHARED int aco_i_wait_for_resume(int64_t until);
+
+/* Makes a task of the caller's thread that begins at aco_i_resume(). It has a stack of `stack_sz`
+ * bytes at least, or shares `stack`, if that is not NULL. NULL with ENOMEM. */
+SHARED aco_task_t *aco_i_new_suspended(void *(*fn)(void *), void *arg, size_t stack_sz,
+                                       aco_share_stack_t *stack);
+
+/*
+ * Runs a suspended task at once, and returns when it waits. A wait for a descriptor or a time ends
+ * as if its time were over; in a wait for a lock or similar, nothing happens. These three abort,
+ * naming `call`, if the task is another thread's, runs, or has resumed the caller.
+ */
+SHARED void aco_i_resume(const char *call, aco_task_t *task);
+
+/* Drop the frames of a suspended task: it begins anew when it is resumed next, or is freed. -1: it
+ * waits for a lock or similar, and nothing has happened. */
+SHARED int aco_i_restart(const char *call, aco_task_t *task);
+SHARED int aco_i_drop(const char *call, aco_task_t *task);
+
+#endif
