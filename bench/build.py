@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import glob
 import os
 import shutil
 import subprocess
@@ -17,13 +18,15 @@ from plan import ROOT, Peer
 OUTPUT = ROOT / "output" / "bench"
 PROGRAMS = OUTPUT / "programs"
 LINKER = ROOT / "bench" / "padding"  # the folder that compilers find it in
+LIBRARIES = ROOT / "tools" / "libraries"
 
 
-# ==== What is needed ==============================================================================
+# ==== Needs =======================================================================================
 
 
 def installed_version(package: str) -> str:
-    """Of a Debian package; "" if it is not installed. Elsewhere all counts as installed."""
+    """A Debian package's version, or "" if it is not installed. Without Debian all counts as
+    installed."""
     if shutil.which("dpkg-query") is None:
         return "?"
     query = subprocess.run(["dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}", package],
@@ -51,15 +54,42 @@ def install(packages: list[str]) -> None:
 # ==== Building ====================================================================================
 
 
+def library_columns() -> list[tuple[str, list[str], list[str], list[str]]]:
+    """From tools/libraries: names, what each is on top of, patterns of sources and of folders."""
+    rows = [line.split("|") for line in LIBRARIES.read_text().splitlines()
+            if not line.startswith("#")]
+    return [(name.strip(), below.split(), sources.split(), headers.split())
+            for name, below, sources, headers, _ in rows]
+
+
+def library_variables() -> dict[str, str]:
+    """Variables for builds: $INCLUDE finds the headers of all libraries; $ACO_RUNTIME, for example,
+    has the sources of that library and of those below it. Users' programs are faster than the
+    objects of make.sh, which go into shared libraries."""
+    variables = {"INCLUDE": " ".join(f"-I{folder}" for *_, headers in library_columns()
+                                     for pattern in headers
+                                     for folder in sorted(glob.glob(pattern, root_dir=ROOT)))}
+    sources = {name: " ".join(patterns) for name, _, patterns, _ in library_columns()}
+    for name, below, *_ in library_columns():
+        variables[name.upper()] = " ".join(sources.get(word, word) for word in (name, *below))
+    return variables
+
+
+def library_files() -> list[Path]:
+    """The files of all libraries, headers included."""
+    folders = {folder for *_, sources, headers in library_columns()
+               for pattern in (*headers, *map(os.path.dirname, sources))
+               for folder in glob.glob(pattern or ".", root_dir=ROOT)}
+    return [path for folder in folders for path in (ROOT / folder).glob("*.[chS]*")]
+
+
 def newest_change(peer: Peer) -> float:
-    """When something that the peer's programs are made of was last changed."""
+    """The time of the last change of anything that the peer's programs are made of."""
     files = [peer.source]
     if peer.source.is_dir():
         files = [path for path in peer.source.rglob("*") if path.is_file()]
     elif peer.source.suffix in (".c", ".cc"):
-        files += peer.source.parent.glob("*.[ch]")
-        files += [*ROOT.glob("aco*"), *ROOT.glob("extra/*/*.[ch]")]
-        files += ROOT.glob("runtime/*.[ch]") if peer.group else []
+        files += [*peer.source.parent.glob("*.[ch]*"), *library_files()]
     return max(path.stat().st_mtime for path in files)
 
 
@@ -69,8 +99,8 @@ def program_of(peer: Peer, padding: int) -> Path:
 
 def build(peer: Peer, paddings: tuple[int, ...]) -> str:
     """Makes the peer's programs if they are not there already; returns "" or why there are none.
-    The linker makes those with padding on the way. What it does not link, the peer's own build
-    makes one by one, and may heed $PADDING."""
+    The linker makes those with padding on the way. Programs that it does not link, the peer's own
+    build makes one by one, and may heed $PADDING."""
     programs = [program_of(peer, padding) for padding in paddings]
     command = PROGRAMS / (peer.slug + ".command")
     is_made = command.exists() and command.read_text() == peer.build
@@ -89,7 +119,7 @@ def build(peer: Peer, paddings: tuple[int, ...]) -> str:
             continue
         variables = {"OUT": str(program), "SRC": str(peer.source), "PADDING": str(padding),
                      "PADDINGS": "" if padding else to_link, "COMPILER_PATH": str(LINKER)}
-        environment = {"CC": "gcc", "CXX": "g++", **os.environ, **variables}
+        environment = {"CC": "gcc", "CXX": "g++", **os.environ, **library_variables(), **variables}
         made = subprocess.run(["bash", "-c", peer.build], cwd=ROOT, env=environment, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
                               stdin=subprocess.DEVNULL)

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from html import escape
 
 from canvas import Canvas, text_width
-from model import (COUNT, FAR, LIVE, MANY, PURE, SHARE, SKYNET, SWITCH, TABLE, Column, Results,
-                   is_aco, label, number, titles_of)
-from plan import COUNTS, LIVE_SIZES, SHARE_SIZES
+from model import (COUNT, ECHO, FAR, LIVE, MANY, PURE, SHARE, SKYNET, SLEEPERS, SWITCH, TABLE,
+                   TURNS, Column, Results, is_aco, label, number, titles_of)
+from plan import COUNTS, ECHO_PEERS, LIVE_SIZES, SCALED, SHARE_SIZES, TASK_COUNTS, Group
 
 # One row stands for those that hardly differ from it.
 CHARTED = r"^(?!.*(acosw|-m32|aco_cancel|callcc|1\.81)|aco standalone, own)"
@@ -319,10 +318,21 @@ def bars(machines: list[Results], columns: list[Column], names: list[str], title
     return chart.canvas.svg()
 
 
-def curves(machines: list[Results], of_machine: Callable[[Results], dict[str, Points]], title: str,
-           unit: str, below: str) -> str:
-    """A curve for each name, both scales logarithmic."""
-    found = [of_machine(results) for results in machines]
+def points_of(results: Results, columns: list[Column], at: tuple[int, ...],
+              of: str) -> dict[str, Points]:
+    found: dict[str, Points] = {}
+    for x, column in zip(at, columns):
+        for title in results.titles(column.workload, column.metric):
+            value = results.median(title, column.workload, column.metric)
+            if value and re.search(of, title):
+                found.setdefault(title, []).append((x, value))
+    return found
+
+
+def curves(machines: list[Results], columns: list[Column], at: tuple[int, ...], title: str,
+           unit: str, below: str, of: str = CHARTED) -> str:
+    """A curve for each peer with a point for each column, both scales logarithmic."""
+    found = [points_of(results, columns, at, of) for results in machines]
     # aco's first, then in the order of names.
     names = sorted({name for curves_of in found for name in curves_of},
                    key=lambda name: (not is_aco(name), name))
@@ -354,25 +364,8 @@ def curves(machines: list[Results], of_machine: Callable[[Results], dict[str, Po
     return chart.canvas.svg()
 
 
-def points_of(results: Results, columns: list[Column], at: tuple[int, ...]) -> dict[str, Points]:
-    found: dict[str, Points] = {}
-    for x, column in zip(at, columns):
-        for title in results.titles(column.workload, column.metric):
-            value = results.median(title, column.workload, column.metric)
-            if value and re.search(CHARTED, title):
-                found.setdefault(title, []).append((x, value))
-    return found
-
-
-def share_points(results: Results) -> dict[str, Points]:
-    points = points_of(results, SHARE, SHARE_SIZES)
-    return {name: points[name] for name in points
-            if name in ("aco share stack", "plain copying library")}
-
-
-def draw(machines: list[Results]) -> dict[str, str]:
-    """The charts that there are results for, by name."""
-    made = {
+def core_charts(machines: list[Results]) -> dict[str, str]:
+    return {
         "switch": dots(machines, SWITCH, ["flat", "after an inexact division", "four calls deep",
                                           "16 live values"],
                        "Resume and yield: one coroutine", "ns, logarithmic; less is better"),
@@ -386,17 +379,40 @@ def draw(machines: list[Results]) -> dict[str, str]:
                        "Skynet: 1,111,111 coroutines come and go",
                        "ms, logarithmic; less is better. On the right: peak of memory",
                        (SKYNET[1], SKYNET[3])),
-        "share": curves(machines, share_points, "100,000 coroutines on one stack",
-                        "ns for a resume and its yield", "live bytes, copied both ways"),
+        "share": curves(machines, SHARE, SHARE_SIZES, "100,000 coroutines on one stack",
+                        "ns for a resume and its yield", "live bytes, copied both ways",
+                        "^(aco share stack|plain copying library)$"),
         "memory": bars(machines, [FAR[1], FAR[3]], ["8 live bytes", "120 live bytes"],
                        "10,000,000 suspended coroutines on one stack", "peak of memory, MiB"),
-        "count": curves(machines, lambda results: points_of(results, COUNT, COUNTS),
+        "count": curves(machines, COUNT, COUNTS,
                         "Resume and yield in turn, by the number of coroutines",
                         "ns for a resume and its yield", "coroutines"),
-        "live": curves(machines, lambda results: points_of(results, LIVE, LIVE_SIZES),
+        "live": curves(machines, LIVE, LIVE_SIZES,
                        "10,000 coroutines on one stack, by what lives on it",
                        "ns for a resume and its yield", "live bytes"),
         "pure": bars(machines, PURE[:1], [""], "The switch alone, there and back",
                      "instructions of the program, without the kernel's", of=""),
     }
+
+
+def runtime_charts(machines: list[Results]) -> dict[str, str]:
+    return {
+        "scale_connections": curves(machines, ECHO, tuple(ECHO_PEERS),
+                                    "Echo of 64 bytes, by the number of connections",
+                                    "processor time of the server for a request, ns",
+                                    "connections", SCALED),
+        "scale_turns": curves(machines, TURNS, TASK_COUNTS,
+                              "Tasks that run in turn, by their number", "ns for a turn", "tasks"),
+        "scale_sleepers": curves(machines, SLEEPERS, TASK_COUNTS,
+                                 "Sleeping tasks, by their number",
+                                 "ns for spawn, sleep, wake and end", "tasks"),
+    }
+
+
+CHARTS = {"core": core_charts, "runtime": runtime_charts}
+
+
+def draw(group: Group, machines: list[Results]) -> dict[str, str]:
+    """The group's charts that there are results for, by name."""
+    made = CHARTS[group.name](machines) if group.name in CHARTS else {}
     return {name: svg for name, svg in made.items() if svg}

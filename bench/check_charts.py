@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For test_report.sh: whether charts show the values of the results they were drawn from, have
-colours in the light and in the dark, and no two series that look the same.
+"""Checks for test_report.sh that charts show the values of the results they were drawn from, and
+have colours in the light and in the dark, and no two series that look the same.
 
   check_charts.py RESULTS IMAGES    folders of CSVs and of SVGs"""
 
@@ -21,7 +21,7 @@ TOLERANCE = 1.0  # pixels
 
 
 class Mark:
-    """A mark, or a bar. Its title says what it is of: "PEER, SERIES: VALUE"."""
+    """A mark, or a bar. Its title is "PEER, SERIES: VALUE"."""
 
     def __init__(self, element: ElementTree.Element, title: str) -> None:
         self.title = title
@@ -37,7 +37,7 @@ class Mark:
 
     @staticmethod
     def middle(path: str) -> tuple[float, float]:
-        """Of the shape's box. The path has relative steps only."""
+        """The middle of the shape's box. The path has relative steps only."""
         xs, ys = [], []
         x = y = 0.0
         for step, a, b in re.findall(r"([Mlhv])(-?[\d.]+) ?(-?[\d.]+)?", path):

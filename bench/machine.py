@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine on which a run was made, and what was measured."""
+"""The machine on which a run was made, and the versions of what was measured."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 import time
 
 from build import PROGRAMS, installed_version, program_of
-from model import BUILD
+from model import BUILD, sources
 from plan import ROOT, Peer
 
 
@@ -25,14 +25,14 @@ def first_line(*command: str) -> str:
 
 
 def processor() -> dict[str, str]:
-    """What lscpu tells, by its names."""
+    """The values that lscpu prints, by its names."""
     said = subprocess.run(["lscpu"], capture_output=True, text=True, check=True).stdout
     found = [line.partition(":") for line in said.splitlines()]
     return {"Model name": "unknown", **{key.strip(): value.strip() for key, _, value in found}}
 
 
 def generation(target: str) -> str:
-    """As gcc calls it."""
+    """A processor's generation, as gcc calls it."""
     found = re.search(r"^\s*-m(?:arch|cpu)=\s*(?!native|x86-64|armv)([\w-]+)", target, re.MULTILINE)
     return found[1] if found else ""
 
@@ -46,7 +46,7 @@ def name_machine(model: str, target: str) -> str:
 
 
 def gcc_target() -> str:
-    """What gcc would compile for here."""
+    """The processor that gcc would compile for here."""
     native = "-mcpu=native" if os.uname().machine == "aarch64" else "-march=native"
     return subprocess.run([os.environ.get("CC", "gcc"), native, "-Q", "--help=target"],
                           capture_output=True, text=True, check=False).stdout
@@ -57,8 +57,8 @@ COMPILER = re.compile(rb"(?<=\xff Go buildinf:.{19})go[\d.]+|rustc version [ -~]
 
 
 def versions(peers: list[Peer]) -> list[str]:
-    """Of the packages that peers need, of what else they are made from, and of compilers, as they
-    stand in programs. What some builds keep beside their programs is among those."""
+    """The versions of packages, of sources from registries, and of compilers, as they stand in
+    programs, also in those that some builds keep beside their own."""
     packages = sorted({package for peer in peers for package in peer.needs})
     known = [f"{package} {version}" for package in packages
              if (version := installed_version(package))]
@@ -80,8 +80,7 @@ def padded(peers: list[Peer], paddings: tuple[int, ...]) -> str:
     return f"{len(paddings)}" + (f", except of {'; '.join(same)}" if same else "")
 
 
-def describe_machine(peers: list[Peer], paddings: tuple[int, ...], measured: str) -> dict[str, str]:
-    """`measured` is a digest of the sources."""
+def describe_machine(peers: list[Peer], paddings: tuple[int, ...]) -> dict[str, str]:
     gib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
     cpu = processor()
     kind = [f"{name.removeprefix('CPU ').lower()} {cpu[name]}"
@@ -95,6 +94,6 @@ def describe_machine(peers: list[Peer], paddings: tuple[int, ...], measured: str
         "packages": "; ".join(versions(peers)),
         "paddings": padded(peers, paddings),
         "commit": first_line("git", "describe", "--always", "--dirty"),
-        "sources": measured,
+        "sources": sources(),
         **{f"{BUILD} {peer.title}": peer.build for peer in peers},
     }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The results of each machine, and which of them stand side by side: what tables and charts are
-made of. A machine's results are a CSV whose first lines, `# KEY: VALUE`, describe the machine. Its
-last column has the figure of each round, so that medians, ranges and ratios are made of those."""
+"""The results of each machine, and which of them stand side by side in tables and charts. A
+machine's results are a CSV whose first lines, `# KEY: VALUE`, describe the machine. Its last column
+has the figure of each round, so that medians, ranges and ratios are made of those."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from plan import COUNTS, LIVE_SIZES, ROOT, SHARE_SIZES, Peer
+from plan import COUNTS, ECHO_PEERS, LIVE_SIZES, ROOT, SHARE_SIZES, TASK_COUNTS, Peer
 
 PUBLISHED = ROOT / "bench" / "published.csv"
 HEAD = ["workload", "arguments", "peer", "kind", "metric", "status", "rounds"]
@@ -23,9 +23,9 @@ HEAD = ["workload", "arguments", "peer", "kind", "metric", "status", "rounds"]
 NOTE = "changed to"  # and a digest, is the key of why figures stand for those sources, too
 BUILD = "build"  # and the title of a peer, is the key of how it was built
 
-# What a run keeps of one measurement, and what tells it from others: peer, workload, round.
-Record = dict[str, Any]
-Key = tuple[str, str, int]
+Record = dict[str, Any]  # one measurement, as a run keeps it
+Key = tuple[str, str, int]  # of a record: peer, workload, round
+Figure = tuple[str, str, str]  # peer, workload, metric
 
 
 # ==== Results =====================================================================================
@@ -33,7 +33,7 @@ Key = tuple[str, str, int]
 
 @dataclass
 class Value:
-    rounds: list[float]  # what was measured, round by round
+    rounds: list[float]
 
     @property
     def median(self) -> float:
@@ -78,15 +78,15 @@ class Results:
         value = self.get(title, workload, metric)
         return value.median if value else None
 
-    def ratio(self, workload: str, metric: str, above: str, below: str) -> float | None:
-        """The median of the ratios within each round that both peers took part in."""
-        upper, lower = self.get(above, workload, metric), self.get(below, workload, metric)
+    def ratio(self, above: Figure, below: Figure) -> Value | None:
+        """The ratios within each round that has both figures."""
+        upper, lower = self.get(*above), self.get(*below)
         if upper is None or lower is None or not all(lower.rounds):
             return None
-        return statistics.median(a / b for a, b in zip(upper.rounds, lower.rounds))
+        return Value([a / b for a, b in zip(upper.rounds, lower.rounds)])
 
     def is_current(self) -> bool:
-        """Whether aco is what was measured, or a note says why the figures stand."""
+        """Tells whether this aco was measured, or a note says why the figures stand."""
         now = sources()
         return self.machine.get("sources") == now or f"{NOTE} {now}" in self.machine
 
@@ -178,20 +178,20 @@ def read_all(folder: Path) -> list[Results]:
     return [read_csv(path) for path in sorted(folder.glob("*.csv"))]
 
 
-def sources(more: str = "extra/stack_pool/*.[ch]") -> str:
-    """A digest of what is measured of aco, without comments and space, which change no figure."""
+def sources() -> str:
+    """A digest of the core and its pool, without comments and space, which change no figure."""
     digest = hashlib.sha256()
     for path in (*(ROOT / name for name in ("aco.h", "aco.c", "acosw.S")),
-                 *sorted(ROOT.glob(more))):
+                 *sorted(ROOT.glob("extra/stack_pool/*.[ch]"))):
         code = re.sub(r"/\*.*?\*/|//[^\n]*", "", path.read_text(), flags=re.DOTALL)
         digest.update(" ".join(code.split()).encode() + b"\0")
     return digest.hexdigest()[:16]
 
 
-def published(table: str = "") -> list[dict[str, str]]:
-    """Figures that others published, for one table or for all."""
+def published() -> list[dict[str, str]]:
+    """Figures that others published."""
     lines = [line for line in PUBLISHED.read_text().splitlines() if not line.startswith("#")]
-    return [row for row in csv.DictReader(lines) if table in ("", row["table"])]
+    return list(csv.DictReader(lines))
 
 
 def number(value: float) -> str:
@@ -202,7 +202,7 @@ def number(value: float) -> str:
 
 
 def two_digits(value: float) -> str:
-    """Of a ratio, for which more would be too certain; of one near 1, hundredths."""
+    """A ratio, for which more digits would be too certain; near 1, it has hundredths."""
     if value < 9.95:
         return f"{value:.2f}" if value < 1.195 else f"{value:.1f}"
     return f"{float(f'{value:.2g}'):,.0f}"
@@ -289,4 +289,45 @@ LIFE = [
 TRANSFER = [
     Column("aco_yield_to, ns", "transfer", "direct_ns"),
     Column("yield + resume, ns", "transfer", "through_main_ns"),
+]
+
+# ==== Columns and rows of the runtime, of hooks and of C++ ========================================
+
+ECHO = [Column(f"{count:,}", f"echo_{count}", "server_ns") for count in ECHO_PEERS]
+TURNS = [Column(f"{count:,}", f"turns_{count}", "ns") for count in TASK_COUNTS]
+SLEEPERS = [Column(f"{count:,}", f"sleepers_{count}", "ns") for count in TASK_COUNTS]
+TASKS = [
+    Column("let the others run, ns", "yield", "ns"),
+    Column("spawn, run and end, ns", "spawn", "ns"),
+    Column("message, rendezvous, ns", "rendezvous", "ns"),
+    Column("message, channel of 100, ns", "buffered", "ns"),
+    Column("lock and unlock, ns", "mutex", "ns"),
+    Column("lock handed to the next waiter, ns", "handover", "ns"),
+    Column("1,000,000 parked tasks, bytes each", "parked_1000000", "bytes"),
+    Column("of these, spawn and park, ns", "parked_1000000", "create_ns"),
+    Column("of these, wake and end, ns", "parked_1000000", "ns"),
+    Column("1,000,000 sleeping tasks: spawn, sleep, wake, end, ns", "sleepers_1000000", "ns"),
+    Column("the same, woken in random order, ns", "sleepers_1000000", "random_ns"),
+    Column("sleep of 1 ms, late by µs", "lateness", "us"),
+    Column("100 tasks wait for sockets, wake-ups a second", "idle", "wakes"),
+    Column("`aco_run()` of an empty task in a new process, µs", "cold", "us"),
+]
+LIBRARIES = [
+    Column(head, workload, metric)
+    for words, workload in (("1,000 `nanosleep()` of 0.1 s", "nanosleep"),
+                            ("9,000 hiredis `BLPOP 0.1`", "blpop"),
+                            ("100 libpq `pg_sleep(0.1)`", "pg"),
+                            ("100 libmariadb `sleep(0.1)`", "mariadb"),
+                            ("1,000 libcurl, a server that takes 0.1 s", "http"),
+                            ("100 of these over TLS", "https"))
+    for head, metric in ((f"{words}, ms", "ms"), ("their processor time, ms", "cpu_ms"))]
+CALLS = [
+    Column("`read()` of a byte of a pipe, outside of tasks, ns", "pipe", "ns"),
+    Column("`pthread_mutex_lock()` and `pthread_mutex_unlock()`, ns", "mutex", "ns"),
+]
+GENERATORS = [
+    Column("a value of a generator, ns", "flat", "ns"),
+    Column("a value, tree walk of depth 20, ns", "tree", "ns"),
+    Column("`aco::spawn` of a lambda and `join()`, ns", "spawn_join", "ns"),
+    Column("`co_await` of a task that has ended, ns", "co_await", "ns"),
 ]

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is measured: the peers, as the files in peers/ describe themselves, and the workloads."""
+"""Peers, as their files describe themselves, workloads, and the groups that these form."""
+
+from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PEERS = ROOT / "bench" / "peers"
+BENCH = ROOT / "bench"
 
 
 # ==== Peers =======================================================================================
@@ -20,11 +22,11 @@ class Peer:
     needs: tuple[str, ...]  # Debian packages
     registry: str  # "" or where else it comes from
     build: str
-    group: str = ""  # before its title in names of files
+    prefix: str = ""  # of its name in those of files: that of its group
 
     @property
     def slug(self) -> str:
-        name = f"{self.group} {self.title}".lower().replace("++", "pp")
+        name = f"{self.prefix} {self.title}".lower().replace("++", "pp")
         return re.sub(r"[^a-z0-9]+", "_", name).strip("_")
 
 
@@ -50,7 +52,7 @@ def header_fields(path: Path) -> list[tuple[str, str]]:
     return fields
 
 
-def peers_of(source: Path, described_in: Path, group: str) -> list[Peer]:
+def peers_of(source: Path, described_in: Path, prefix: str) -> list[Peer]:
     """A key holds for all rows below it, until it is given again; `build` completes a row."""
     peers = []
     keys = {"peer": "", "kind": "", "needs": "", "registry": ""}
@@ -60,18 +62,18 @@ def peers_of(source: Path, described_in: Path, group: str) -> list[Peer]:
             continue
         needs = tuple(re.split(r"[,\s]+", keys["needs"])) if keys["needs"] else ()
         peers.append(Peer(keys["peer"], source, keys["kind"], needs, keys["registry"], value,
-                          group))
+                          prefix))
     return peers
 
 
-def find_peers(folder: Path = PEERS, group: str = "") -> list[Peer]:
+def find_peers(group: Group) -> list[Peer]:
     peers = []
-    for source in sorted(folder.iterdir()):
+    for source in sorted(group.peers.iterdir()):
         files = [source]
         if source.is_dir():
             files = sorted(path for path in source.rglob("*") if path.is_file())
         for path in files:
-            found = peers_of(source, path, group) if path.suffix != ".md" else []
+            found = peers_of(source, path, group.prefix) if path.suffix != ".md" else []
             peers += found
             if found:
                 break
@@ -93,17 +95,18 @@ class Workload:
     arguments: str
     probe_n: int
     count: int = 1
-    metric: str = "ns"  # that tells how long one operation takes
+    metric: str = "ns"  # tells how long one operation takes
     fixed_n: int = 0
     quick_n: int = 0  # in place of fixed_n
     peers: str = ""  # pattern of the titles of the peers that it is for
     is_quick: bool = True  # part of --quick
-    gib: float = 0  # of memory that has to be available
+    gib: float = 0  # memory that has to be available
     is_counted: bool = False  # instructions are counted, not time measured
     runner: str = ""  # title of the peer whose program starts the others'
 
 
-# Patterns of peers. What differs from another build in one respect only is measured where it does.
+# Patterns of peers. A build that differs from another one in one respect only is measured where
+# that counts.
 SWITCHING = r"^(?!plain|.*(tcmalloc|jemalloc|mimalloc|aco_cancel)$)"
 GENERAL = r"^(?!plain|.*(tcmalloc|jemalloc|mimalloc|aco_cancel|-m32)$|.*acosw)"
 TABLE = GENERAL.replace("|aco_cancel", "")
@@ -130,7 +133,7 @@ def growth(count: int) -> Workload:
                     is_quick=count <= 10_000, gib=10 if count >= 1_000_000 else 0)
 
 
-WORKLOADS = [
+CORE = [
     Workload("switch", "switch {n}", 10_000, peers=SWITCHING),
     Workload("switch_inexact", "switch_inexact {n}", 10_000, peers=SWITCHING),
     Workload("switch_deep", "switch_deep {n}", 10_000, peers=SWITCHING),
@@ -158,3 +161,108 @@ WORKLOADS = [
     Workload("suspended", "suspended {n}", 1000, fixed_n=100_000_000, quick_n=1_000_000,
              peers=SUSPENDED, gib=20),
 ]
+
+
+# ==== Workloads of the runtime ====================================================================
+
+LIMIT = "epoll"  # servers are compared with it
+TASK_COUNTS = tuple(10 ** k for k in range(1, 7))
+REQUESTS = 25_000
+
+SERVERS = r"^(?!client$)"
+MANY_SERVERS = r"^(?!client$|State Threads)"  # which has select() here, so 1,024 descriptors
+SCALED = r"^(epoll|aco pool|aco share stack)$"
+THREADED = r"^(epoll|aco pool|aco share stack|Go|tokio|may \(Rust\))$"
+TASKS = r"^(aco pool|aco share stack|Go)"
+OURS = r"^aco "
+COUNTED = r"^(aco pool|aco share stack|Go)$"
+
+CONNECTIONS = (100, 1000, 10_000)
+# Peers by the number of connections. 19,900 and some more descriptors are less than 20,000.
+ECHO_PEERS = {10: SCALED, 100: SERVERS, 1000: SERVERS, 10_000: MANY_SERVERS, 19_900: SCALED}
+
+
+def echo(name: str, layout: str, connections: int, peers: str) -> Workload:
+    return Workload(name, layout + " {count} {n}", 1000, connections, fixed_n=REQUESTS,
+                    quick_n=10_000, peers=peers, is_quick=connections in (100, 1000),
+                    runner="client")
+
+
+def counted(name: str, arguments: str, count: int, n: int = 0) -> Workload:
+    return Workload(f"{name}_{count}", arguments, max(1, 1000 // count), count, fixed_n=n,
+                    peers=COUNTED, is_quick=count <= 10_000, gib=8 if count >= 1_000_000 else 0)
+
+
+RUNTIME = [
+    *(echo(f"echo_{ct}", "apart", ct, peers) for ct, peers in ECHO_PEERS.items()),
+    echo("echo_one", "one", 1000, THREADED),
+    echo("echo_two", "two", 1000, THREADED),
+    *(Workload(name, name + " {n}", 10_000, peers=TASKS)
+      for name in ("yield", "spawn", "rendezvous", "buffered", "mutex")),
+    Workload("handover", "handover {n}", 10_000, peers=OURS),
+    counted("parked", "parked {count}", TASK_COUNTS[-1], 1),
+    *(counted("turns", "turns {count} {n}", count) for count in TASK_COUNTS),
+    *(counted("sleepers", "sleepers {count}", count, 1) for count in TASK_COUNTS),
+    Workload("lateness", "lateness {n}", 10, metric="us", fixed_n=200, peers=OURS),
+    Workload("idle", "idle {n}", 1, metric="wakes", fixed_n=2, peers=OURS),
+    Workload("cold", "cold {n}", 1, metric="us", fixed_n=1, peers=OURS),
+]
+
+
+# ==== Workloads of hooks and of C++ ===============================================================
+
+TASKS_AND_THREADS = "^(tasks|threads)$"
+
+
+def library(name: str, count: int) -> Workload:
+    return Workload(name, name + " {n}", 10, metric="ms", fixed_n=count, peers=TASKS_AND_THREADS,
+                    runner="server")
+
+
+HOOKS = [
+    library("nanosleep", 1000), library("blpop", 9000), library("pg", 100),
+    library("mariadb", 100), library("http", 1000), library("https", 100),
+    *(Workload(name, name + " {n}", 10_000, peers=TASKS_AND_THREADS) for name in ("pipe", "mutex")),
+]
+
+TREE_NODES = 2 ** 20 - 1
+
+CPP = [
+    Workload("flat", "flat {n}", 10_000),
+    Workload("tree", "tree {n}", 1, TREE_NODES),
+    Workload("spawn_join", "spawn_join {n}", 10_000),
+    Workload("co_await", "co_await {n}", 10_000, fixed_n=100_000),
+]
+
+
+# ==== Groups ======================================================================================
+
+
+@dataclass(frozen=True)
+class Group:
+    """Workloads that are measured and published together."""
+
+    name: str
+    title: str  # of the page that has all of its figures
+    workloads: list[Workload]
+
+    @property
+    def prefix(self) -> str:
+        """The group's folder, and what names of its programs and tables begin with."""
+        return "" if self.name == "core" else self.name
+
+    @property
+    def peers(self) -> Path:
+        return BENCH / (self.prefix or "peers")
+
+    @property
+    def results(self) -> Path:
+        return BENCH / "results" / self.prefix
+
+
+GROUPS = {group.name: group for group in (
+    Group("core", "All figures", CORE),
+    Group("runtime", "All figures of the runtime", RUNTIME),
+    Group("hooks", "All figures of hooks", HOOKS),
+    Group("cpp", "All figures of aco.hpp", CPP),
+)}

@@ -11,44 +11,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import charts
-import runtime_group
 import tables
 from model import Results, number, read_all, two_digits
-from plan import PEERS, ROOT, WORKLOADS, Workload
+from plan import GROUPS, ROOT, Group
 
-RESULTS = ROOT / "bench" / "results"
 IMAGES = ROOT / "img" / "bench"
 DOCUMENTS = (ROOT / "README.md", ROOT / "README_zh.md", *sorted((ROOT / "docs").glob("*.md")))
 
 BLOCK = re.compile(r"(<!-- bench (.+?) -->\n).*?(<!-- /bench -->)", re.DOTALL)
 RATIO = re.compile(r"<!-- ratio (\S+) (\S+): (.+?) / (.+?) -->.*?<!-- /ratio -->", re.DOTALL)
 VALUE = re.compile(r"<!-- value (\S+) (\S+): (.+?) -->.*?<!-- /value -->", re.DOTALL)
-
-
-@dataclass(frozen=True)
-class Group:
-    """What is measured together, and published together."""
-
-    name: str
-    peers: Path
-    workloads: list[Workload]
-    results: Path
-    sources: str  # pattern of those that are measured besides the core's
-    page: Callable[[list[Results]], str]
-    draw: Callable[[list[Results]], dict[str, str]]
-    blocks: Callable[[list[Results]], dict[str, str]]
-
-
-CORE = Group("core", PEERS, WORKLOADS, RESULTS, "extra/stack_pool/*.[ch]", tables.page, charts.draw,
-             tables.blocks)
-RUNTIME = Group("runtime", ROOT / "bench" / "runtime", runtime_group.WORKLOADS,
-                RESULTS / "runtime", "runtime/*.[ch]", runtime_group.page, runtime_group.draw,
-                runtime_group.blocks)
-GROUPS = {group.name: group for group in (CORE, RUNTIME)}
 
 
 def span(found: Iterable[float | None], written: Callable[[float], str]) -> str:
@@ -60,7 +35,9 @@ def span(found: Iterable[float | None], written: Callable[[float], str]) -> str:
 
 def ratio_text(machines: list[Results], workload: str, metric: str, above: str,
                below: str) -> str:
-    return span((results.ratio(workload, metric, above, below) for results in machines), two_digits)
+    ratios = (results.ratio((above, workload, metric), (below, workload, metric))
+              for results in machines)
+    return span((ratio.median if ratio else None for ratio in ratios), two_digits)
 
 
 def value_text(machines: list[Results], workload: str, metric: str, title: str) -> str:
@@ -73,7 +50,7 @@ def quote(found: dict[str, list[Results]], document: Path) -> str:
     to = "～" if document.name.endswith("_zh.md") else " to "
     made: dict[str, str] = {}
     for group in GROUPS.values():
-        made |= group.blocks(found[group.name])
+        made |= tables.texts(group, found[group.name])
 
     def block(match: re.Match[str]) -> str:
         if match[2] not in made:
@@ -93,20 +70,20 @@ def quote(found: dict[str, list[Results]], document: Path) -> str:
     return VALUE.sub(value, RATIO.sub(ratio, BLOCK.sub(block, document.read_text())))
 
 
-def write_all(folder: Path, images: Path, group: Group = CORE) -> None:
-    """Of the results in a folder: tables.md beside them, and charts."""
+def write_all(group: Group, folder: Path, images: Path) -> None:
+    """Writes tables.md beside the results in a folder, and charts."""
     machines = read_all(folder)
-    (folder / "tables.md").write_text(group.page(machines))
+    (folder / "tables.md").write_text(tables.page(group, machines))
     images.mkdir(parents=True, exist_ok=True)
-    for name, svg in group.draw(machines).items():
+    for name, svg in charts.draw(group, machines).items():
         (images / f"{name}.svg").write_text(svg)
 
 
 def publish() -> None:
-    """Writes what the results of all groups make, and what documents quote of them."""
+    """Writes the tables and charts of all groups, and quotes them in documents."""
     found = {group.name: read_all(group.results) for group in GROUPS.values()}
     for group in GROUPS.values():
         if found[group.name]:
-            write_all(group.results, IMAGES, group)
+            write_all(group, group.results, IMAGES)
     for document in DOCUMENTS:
         document.write_text(quote(found, document))

@@ -26,9 +26,8 @@ from pathlib import Path
 import report
 from build import OUTPUT, build_all, install, missing_packages, program_of
 from machine import describe_machine, gcc_target, name_machine, processor
-from model import Key, Record, Results, from_records, sources, write_csv
-from plan import ROOT, Peer, Workload, find_peers
-from report import CORE, GROUPS, Group
+from model import Key, Record, Results, from_records, write_csv
+from plan import GROUPS, ROOT, Group, Peer, Workload, find_peers
 
 TOOLS = ("valgrind", "time", "util-linux")  # Debian packages
 ABSENT = 77  # exit status: the peer has no such workload
@@ -56,16 +55,15 @@ FULL = Mode("full", (0, 80, 160, 240, 320, 400, 480, 560), 8, 0.2, 6, 2280, 120)
 QUICK = Mode("quick", (0,), 2, 0.03, 2, 165, 15)
 CHECK = Mode("check", (0,), 0, 0, 0, 600, 20)
 
-# So long is measured however long building took.
-LEAST_S = 60
+LEAST_S = 60  # of measuring, however long building took
 
 
 # ==== One process =================================================================================
 
 
 def run_program(command: list[str], limit_s: float) -> Record:
-    """Runs a program pinned to the last core; returns how it ended and what it told. Its peak of
-    memory is taken by time(1), in whose shadow this process's own memory does not count."""
+    """Runs a program pinned to the last core; returns how it ended and its metrics. time(1) takes
+    its peak of memory, so that the memory of this process does not count."""
     usage = OUTPUT / "usage"
     cores = os.sched_getaffinity(0)
     core = max(cores)
@@ -103,7 +101,7 @@ def run_program(command: list[str], limit_s: float) -> Record:
 
 
 def count_instructions(command: list[str], n: int, limit_s: float) -> Record:
-    """Of one operation: what callgrind counts for `n` more of them, by how many they are."""
+    """The instructions of one operation: callgrind's count for `n` more of them, divided by `n`."""
     counts = []
     wall_s = 0.0
     for ct in (CALLGRIND_BASE_N, CALLGRIND_BASE_N + n):
@@ -176,7 +174,7 @@ class Run:
         padding = paddings[round_number % len(paddings)]
         command = [str(program_of(pair.peer, padding))]
         if workload.runner:
-            runner = Peer(workload.runner, pair.peer.source, "", (), "", "", pair.peer.group)
+            runner = Peer(workload.runner, pair.peer.source, "", (), "", "", pair.peer.prefix)
             command.insert(0, str(program_of(runner, 0)))
         if workload.is_counted:
             command += pair.arguments()[:-1]
@@ -265,8 +263,8 @@ class Run:
                     pair.is_open = False
 
     def tell_left_out(self, pairs: list[Pair]) -> None:
-        """A quick run says what it had no time for, for a check that is a failure; a whole run is
-        not published then."""
+        """Records pairs that no time was left for: as skipped by a quick run, as failed by a check.
+        A whole run without them is not published."""
         if self.mode is FULL:
             return
         round_number, status = (1, "skipped") if self.mode is QUICK else (0, "failed")
@@ -296,9 +294,10 @@ def parse_arguments() -> argparse.Namespace:
                                "unless building takes two of them")
     how_much.add_argument("--check", action="store_true",
                           help="the least of each workload, to see that it works; fails if not")
-    parser.add_argument("--group", choices=sorted(GROUPS), default=CORE.name,
-                        help="what is measured: coroutines (core), or tasks and servers (runtime), "
-                             "whose results are in bench/results/runtime/")
+    parser.add_argument("--group", choices=GROUPS, default="core",
+                        help="measure coroutines (core), tasks and servers (runtime), libraries in "
+                             "tasks (hooks), or generators (cpp); results of other groups than the "
+                             "core are in bench/results/GROUP/")
     parser.add_argument("--only", metavar="PATTERN", default="",
                         help="measure only, and again, what matches as 'FILE: PEER: WORKLOAD'")
     parser.add_argument("--resume", action="store_true",
@@ -333,7 +332,7 @@ def save(store: Path, machine: dict[str, str], records: dict[Key, Record]) -> No
 
 
 def choose(group: Group, mode: Mode, peers: list[Peer], only: str) -> list[tuple[Workload, Peer]]:
-    """What is to be measured."""
+    """The workloads to measure, each with a peer."""
     choice = []
     for workload in group.workloads:
         for peer in peers:
@@ -366,20 +365,20 @@ def measure(options: argparse.Namespace, mode: Mode, peers: list[Peer], store: P
     if not options.resume:
         again = {(pair.peer.slug, pair.workload.name) for pair in pairs}
         records = {key: record for key, record in records.items() if key[:2] not in again}
-    save(store, describe_machine(peers, mode.paddings, sources(group.sources)), records)
+    save(store, describe_machine(peers, mode.paddings), records)
     run = Run(mode, records, store, max(mode.limit_s - (built - start), LEAST_S))
     try:
         run.probe_all(pairs)
         run.rounds(pairs)
         run.tell_left_out(pairs)
     except KeyboardInterrupt:
-        print("\nstopped; with --resume it goes on", file=sys.stderr)
+        print("\nstopped; --resume goes on", file=sys.stderr)
     print(f"\nbuilt for {(built - start) / 60:.1f} minutes, measured for "
           f"{(time.monotonic() - built) / 60:.1f}", file=sys.stderr)
 
 
 def is_complete(group: Group, results: Results, peers: list[Peer]) -> bool:
-    """Whether every workload of every peer has a result, other than of a probe."""
+    """Tells whether every workload of every peer has a result, other than that of a probe."""
     def is_open(workload: Workload, title: str) -> bool:
         cell = results.cells.get((title, workload.name))
         return bool(re.search(workload.peers, title)) and title not in results.unbuilt and \
@@ -390,15 +389,15 @@ def is_complete(group: Group, results: Results, peers: list[Peer]) -> bool:
 
 
 def write(group: Group, mode: Mode, peers: list[Peer], store: Path) -> int:
-    """Writes all that there is to write of a run; returns how many workloads failed."""
+    """Writes the results of a run, and publishes a whole one; returns how many workloads failed."""
     results = from_records(store.stem, *load(store), peers)
     write_csv(results, store.with_suffix(".csv"))
     if mode is FULL and is_complete(group, results, peers):
-        group.results.mkdir(exist_ok=True)
+        group.results.mkdir(parents=True, exist_ok=True)
         write_csv(results, group.results / f"{results.name}.csv")
         report.publish()
     else:
-        report.write_all(store.parent, store.parent, group)
+        report.write_all(group, store.parent, store.parent)
     failed = [f"{title}, {name}: {cell.words}" for (title, name), cell in results.cells.items()
               if cell.status == "failed"]
     for line in failed:
@@ -417,19 +416,19 @@ def draw(group: Group, mode: Mode) -> int:
     if mode is FULL:
         report.publish()
     else:
-        report.write_all(folder, folder, group)
+        report.write_all(group, folder, folder)
     return 0
 
 
 def folder_of(group: Group, mode: Mode) -> Path:
-    """Where results are kept that are not published."""
-    return OUTPUT / mode.name if group is CORE else OUTPUT / group.name / mode.name
+    """The folder of results that are not published."""
+    return OUTPUT / group.prefix / mode.name
 
 
 def main() -> int:
     options = parse_arguments()
     group = GROUPS[options.group]
-    peers = find_peers(group.peers, "" if group is CORE else group.name)
+    peers = find_peers(group)
     if options.list:
         print("\n".join(f"{peer.source.name}: {peer.title}" for peer in peers))
         print("\n".join(f"  {workload.name}: {workload.arguments}" for workload in group.workloads))

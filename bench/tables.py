@@ -8,11 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from model import (BUILD, COUNT, FAR, LIFE, LIVE, MANY, PURE, SHARE, SHARE_BYTES, SKYNET, SUSPENDED,
-                   SWITCH, TABLE, TRANSFER, Column, Results, Value, is_aco, label, number,
-                   published, two_digits)
+from model import (BUILD, CALLS, COUNT, ECHO, FAR, GENERATORS, LIBRARIES, LIFE, LIVE, MANY, PURE,
+                   SHARE, SHARE_BYTES, SKYNET, SLEEPERS, SUSPENDED, SWITCH, TABLE, TASKS, TRANSFER,
+                   TURNS, Column, Results, Value, is_aco, label, number, published, two_digits)
+from plan import CONNECTIONS, LIMIT, Group
 
-# Of the figures in published.csv: where and when they were measured.
+# Where and when the figures in published.csv were measured.
 SOURCES = {
     "2018": "E5-2630 v2 @ 2.60 GHz, gcc 8.1 -O2, mapped stacks with guard pages, 2018",
     "2018 libaco": "AWS c5d.large, tcmalloc, 2018; 8 B and 120 B with 2,000,000 coroutines, 1000 B "
@@ -66,12 +67,33 @@ RATED = {
 }
 
 
+NONE = "–"  # in place of a figure
+
+
 def markdown(head: list[str], rows: list[list[str]]) -> str:
+    """Without the rows that have no figure, and empty if none has."""
+    rows = [row for row in rows if set(row[1:]) != {NONE}]
     lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) if rows else ""
 
 
-# ==== Of one machine ==============================================================================
+# ==== Figures =====================================================================================
+
+
+def with_range(value: Value | None, written: Callable[[float], str] = number,
+               bold: str = "") -> str:
+    """The median, and in brackets the range of the rounds."""
+    if value is None:
+        return NONE
+    low, high = written(min(value.rounds)), written(max(value.rounds))
+    return f"{bold}{written(value.median)}{bold}" + (f" ({low}–{high})" if low != high else "")
+
+
+def median(value: Value | None, written: Callable[[float], str] = number) -> str:
+    return written(value.median) if value else NONE
+
+
+# ==== Tables of one machine =======================================================================
 
 
 def rivals(results: Results, column: Column, ours: str) -> list[str]:
@@ -87,30 +109,21 @@ def firsts(results: Results, column: Column, ours: str) -> list[str]:
     return [title for title, (low, _) in halves if low <= halves[0][1][1]]
 
 
-def with_range(value: Value, bold: str) -> str:
-    low, high = number(min(value.rounds)), number(max(value.rounds))
-    return f"{bold}{number(value.median)}{bold}" + (f" ({low}–{high})" if low != high else "")
-
-
 def table(results: Results, columns: list[Column], ours: str = POOL, of: str = "") -> str:
-    """A row for each peer with a matching title and any result, sorted by the first column."""
+    """A row for each peer with a matching title, sorted by the first column."""
     bold = [firsts(results, column, ours) if column.is_rated else [] for column in columns]
-    titles = [title for title in results.kinds if re.search(of, title) and
-              any(results.get(title, column.workload, column.metric) for column in columns)]
+    titles = [title for title in results.kinds if re.search(of, title)]
     last = float("inf")
 
     def key(title: str) -> tuple[float, ...]:
         values = [results.median(title, column.workload, column.metric) for column in columns]
         return tuple(last if value is None else value for value in values)
 
-    rows = []
-    for title in sorted(titles, key=key):
-        row = [label(title)]
-        for column, first in zip(columns, bold):
-            value = results.get(title, column.workload, column.metric)
-            row.append(with_range(value, "**" if title in first else "") if value else "–")
-        rows.append(row)
-    return markdown(["peer"] + [column.head for column in columns], rows) if rows else ""
+    rows = [[label(title), *(with_range(results.get(title, column.workload, column.metric),
+                                        bold="**" if title in first else "")
+                             for column, first in zip(columns, bold))]
+            for title in sorted(titles, key=key)]
+    return markdown(["peer", *(column.head for column in columns)], rows)
 
 
 def ratings(results: Results) -> str:
@@ -123,17 +136,81 @@ def ratings(results: Results) -> str:
             others = [title for title in rivals(results, column, ours) if title != ours]
             if value is None or not others or not column.is_rated:
                 continue
-            first = results.get(others[0], workload, metric)
-            ratio = results.ratio(workload, metric, ours, others[0])
-            if first and ratio:
-                rows.append([f"{workload} {metric}", label(ours), with_range(value, ""), others[0],
-                             with_range(first, ""), two_digits(ratio)])
-    head = ["row", "aco", "", "first other stackful peer", "", "ratio"]
-    return markdown(head, rows) if rows else ""
+            ratio = results.ratio((ours, workload, metric), (others[0], workload, metric))
+            if ratio:
+                rows.append([f"{workload} {metric}", label(ours), with_range(value), others[0],
+                             with_range(results.get(others[0], workload, metric)),
+                             two_digits(ratio.median)])
+    return markdown(["row", "aco", "", "first other stackful peer", "", "ratio"], rows)
+
+
+def turned(results: Results, columns: list[Column], titles: list[str], above: str, below: str,
+           written: Callable[[float], str] = two_digits) -> str:
+    """A row for each column and a column for each peer, and beside them a ratio of two peers."""
+    rows = []
+    for column in columns:
+        workload, metric = column.workload, column.metric
+        ratio = results.ratio((above, workload, metric), (below, workload, metric))
+        rows.append([column.head,
+                     *(with_range(results.get(title, workload, metric)) for title in titles),
+                     median(ratio, written)])
+    return markdown(["", *map(label, titles), f"{above} ÷ {below}"], rows)
+
+
+def by_number(results: Results, what: str, kinds: list[tuple[str, str, str, list[Column]]]) -> str:
+    """A row for each number of connections or tasks. A kind is the head of its column, a peer, a
+    metric, and the workloads by that number."""
+    rows = [[columns[0].head, *(median(results.get(title, column.workload, metric))
+                                for (_, title, metric, _), column in zip(kinds, columns))]
+            for columns in zip(*(columns for *_, columns in kinds))]
+    return markdown([what, *(head for head, *_ in kinds)], rows)
+
+
+def echo(results: Results) -> str:
+    """Processor time of each server beside that of the limit, the least first."""
+    thousand, most = "echo_1000", f"echo_{CONNECTIONS[-1]}"
+    rows = [[label(title),
+             *(with_range(results.ratio((title, f"echo_{ct}", "server_ns"),
+                                        (LIMIT, f"echo_{ct}", "server_ns")), "{:.2f}".format)
+               for ct in CONNECTIONS),
+             with_range(results.get(title, thousand, "server_ns")),
+             median(results.get(title, most, "bytes"))]
+            for title in results.titles(thousand, "server_ns")]
+    return markdown(["server", *(f"{ct:,} connections" for ct in CONNECTIONS), "ns at 1,000",
+                     "bytes of a connection"], rows)
+
+
+def threads(results: Results) -> str:
+    """Requests per second on one processor and on two."""
+    rows = []
+    for title in results.titles("echo_two", "ns"):
+        one, two = (results.get(title, f"echo_{name}", "ns") for name in ("one", "two"))
+        factor = results.ratio((title, "echo_one", "ns"), (title, "echo_two", "ns"))
+        rows.append([label(title), *(with_range(Value([1e9 / ns for ns in value.rounds]))
+                                     if value else NONE for value in (one, two)),
+                     with_range(factor, "{:.2f}".format)])
+    return markdown(["server", "one processor, requests a second", "two processors", "factor"],
+                    rows)
+
+
+def scale(results: Results) -> str:
+    """The cost of a connection, by how many there are."""
+    return by_number(results, "connections", [
+        (f"{title}, {words}", title, metric, ECHO)
+        for metric, words in (("server_ns", "ns a request"), ("bytes", "bytes"))
+        for title in results.titles(ECHO[-1].workload, "server_ns")])
+
+
+def counts(results: Results) -> str:
+    """The cost of a turn and of a sleep of a task, by how many tasks there are."""
+    return by_number(results, "tasks", [
+        (f"{title}, {words}, ns", title, "ns", columns)
+        for columns, words in ((TURNS, "turn"), (SLEEPERS, "sleep"))
+        for title in sorted(results.titles(columns[-1].workload, "ns"))])
 
 
 def missing(results: Results) -> str:
-    """What there is no figure for, and why. A workload that a peer does not have is not listed."""
+    """Why there is no figure. A workload that a peer does not have is not listed."""
     lines = [f"- {title}: not built: {words}" for title, words in results.unbuilt.items()]
     for (title, workload), cell in results.cells.items():
         if cell.status in ("failed", "skipped") or \
@@ -155,13 +232,25 @@ def builds(results: Results) -> str:
     return "\n".join(["```text", *lines, "```"]) if found else ""
 
 
-# ==== Of all machines =============================================================================
+# ==== Blocks of all machines ======================================================================
 
 
-def each(machines: list[Results], made: Callable[[Results], str]) -> str:
-    """What is made of each machine's results, under the name of the machine."""
-    texts = [(results.name, made(results)) for results in machines]
-    return "\n\n".join(f"**{name}**\n\n{text}" for name, text in texts if text)
+@dataclass(frozen=True)
+class Block:
+    """A part of documents, and of the page with all figures if it has a title."""
+
+    name: str
+    title: str
+    made: Callable[[list[Results]], str]
+
+
+def each(name: str, title: str, made: Callable[[Results], str]) -> Block:
+    """A block with a text for each machine, under the machine's name."""
+    def all_of(machines: list[Results]) -> str:
+        texts = [(results.name, made(results)) for results in machines]
+        return "\n\n".join(f"**{name}**\n\n{text}" for name, text in texts if text)
+
+    return Block(name, title, all_of)
 
 
 LEGEND = (
@@ -172,14 +261,13 @@ LEGEND = (
 
 
 def machine_text(machines: list[Results]) -> str:
-    lines = [f"- **{results.name}**: {results.machine['machine']}; {results.machine['compiler']}; "
-             f"measured on {results.machine['date']}, at commit {results.machine['commit']}."
-             + results.notes()
-             for results in machines]
-    return "\n".join([*lines, "", LEGEND])
+    return "\n".join(
+        f"- **{results.name}**: {results.machine['machine']}; {results.machine['compiler']}; "
+        f"measured on {results.machine['date']}, at commit {results.machine['commit']}."
+        + results.notes() for results in machines)
 
 
-def published_text() -> str:
+def published_text(_: list[Results]) -> str:
     """A table for each source of figures that others published."""
     rows = published()
     titles = {table.name: table.title for table in TABLES}
@@ -188,38 +276,71 @@ def published_text() -> str:
         chosen = [row for row in rows if (row["table"], row["source"]) == (name, source)]
         heads = list(dict.fromkeys(row["column"] for row in chosen))
         values = {(row["peer"], row["column"]): number(float(row["value"])) for row in chosen}
-        lines = [[peer] + [values.get((peer, head), "–") for head in heads]
+        lines = [[peer] + [values.get((peer, head), NONE) for head in heads]
                  for peer in dict.fromkeys(row["peer"] for row in chosen)]
         texts.append(f"{titles[name]}, on {SOURCES[source]}:\n\n"
                      + markdown(["peer", *heads], lines))
     return "\n\n".join(texts)
 
 
-def blocks(machines: list[Results]) -> dict[str, str]:
-    """Everything that a document can have, by name."""
-    made = {
-        "machine": machine_text(machines),
-        "headline": each(machines, partial(table, columns=HEADLINE, of=MAIN_PEERS)),
-    }
-    for spec in TABLES:
-        whole = partial(table, columns=spec.columns, ours=spec.ours)
-        made[spec.name] = each(machines, whole)
-        if spec.has_main:
-            made[f"{spec.name}, main peers"] = each(machines, partial(whole, of=MAIN_PEERS))
-    made["ratings"] = each(machines, ratings)
-    made["missing"] = each(machines, missing)
-    made["packages"] = each(machines, versions)
-    made["builds"] = each(machines, builds)
-    made["published"] = published_text()
-    return made
+def blocks_of(spec: Table) -> list[Block]:
+    whole = partial(table, columns=spec.columns, ours=spec.ours)
+    short = each(f"{spec.name}, main peers", "", partial(whole, of=MAIN_PEERS))
+    return [each(spec.name, spec.title, whole), *([short] if spec.has_main else [])]
 
 
-def page(machines: list[Results]) -> str:
+MACHINE = Block("machine", "", machine_text)
+COMMON = [each("missing", "Not measured", missing),
+          each("packages", "Versions", versions)]
+BLOCKS = {
+    "core": [
+        Block("machine", "", lambda machines: f"{machine_text(machines)}\n\n{LEGEND}"),
+        each("headline", "", partial(table, columns=HEADLINE, of=MAIN_PEERS)),
+        *(block for spec in TABLES for block in blocks_of(spec)),
+        each("ratings", "Where aco is first", ratings),
+        *COMMON,
+        each("builds", "How main peers were built", builds),
+        Block("published", "Published by others, not measured here", published_text),
+    ],
+    "runtime": [
+        MACHINE,
+        each("echo", "Processor time of echo servers, beside that of plain epoll", echo),
+        each("threads", "Two processors", threads),
+        each("tasks", "Tasks", partial(
+            turned, columns=TASKS, above="Go", below=POOL, written="{:.1f}".format,
+            titles=[POOL, f"{POOL}, own control words", COPYING, "Go"])),
+        each("scale", "Connections", scale),
+        each("counts", "Tasks by their number", counts),
+        *COMMON,
+    ],
+    "hooks": [
+        MACHINE,
+        each("libraries", "Libraries in tasks and in threads", partial(
+            turned, columns=LIBRARIES, titles=["tasks", "threads"], above="tasks",
+            below="threads")),
+        each("calls", "Single calls", partial(
+            turned, columns=CALLS, titles=["tasks", "threads"], above="tasks", below="threads")),
+        *COMMON,
+    ],
+    "cpp": [
+        MACHINE,
+        each("generators", "Generators and tasks", partial(
+            turned, columns=GENERATORS, titles=["aco.hpp", "C++20", "C++20, by loops"],
+            above="aco.hpp", below="C++20")),
+        *COMMON,
+    ],
+}
+
+
+def texts(group: Group, machines: list[Results]) -> dict[str, str]:
+    """The group's blocks by the names that documents call them."""
+    return {f"{group.prefix} {block.name}".strip(): block.made(machines)
+            for block in BLOCKS[group.name]}
+
+
+def page(group: Group, machines: list[Results]) -> str:
     """A document of its own with all tables in full."""
-    made = blocks(machines)
-    titles = [(table.title, table.name) for table in TABLES] + [
-        ("Where aco is first", "ratings"), ("What is not measured", "missing"),
-        ("Versions", "packages"), ("How main peers were built", "builds"),
-        ("Published by others, not measured here", "published")]
-    sections = [f"## {title}\n\n{made[name]}\n" for title, name in titles if made[name]]
-    return "\n".join(["# All figures\n", made["machine"] + "\n", *sections])
+    machine, *others = BLOCKS[group.name]
+    sections = [f"## {block.title}\n\n{text}\n" for block in others
+                if block.title and (text := block.made(machines))]
+    return "\n".join([f"# {group.title}\n", machine.made(machines) + "\n", *sections])

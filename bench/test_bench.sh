@@ -30,21 +30,23 @@ for row in 'switch,switch 10000,aco pool,' 'table,table 100 1 131072,aco standal
     'many_64kb,many 100 65536 1,glibc ucontext,' 'life,life 1000,"POSIX threads, futex",'; do
     [[ $(< "$CHECKED/some-machine.csv") == *"$row"* ]] || fail "some-machine.csv has no row $row"
 done
-[[ $(< "$CHECKED/tables.md") == *'**some-machine**'*'| aco pool, shared control words | '*'**'* ]] ||
+[[ $(< "$CHECKED/tables.md") == \
+    *'**some-machine**'*'| aco pool, shared control words | '*'**'* ]] ||
     fail "tables.md does not have what was measured"
 for chart in switch life many skynet share memory count live pure; do
     [[ -s $CHECKED/$chart.svg ]] || fail "there is no chart $chart"
 done
 
-# ---- What is not there ---------------------------------------------------------------------------
+# ---- Nothing to measure --------------------------------------------------------------------------
 
 must_not "nothing to measure passes for success" "nothing matches --only 'nonsense'" \
     bench/run.sh --check --only nonsense
 
 # ---- Peers that are wrong ------------------------------------------------------------------------
 
-# In a copy of the project, whose only peers are these.
+# These are the only peers of a copy of the project.
 mkdir -p "$TMP/project/bench/peers" "$TMP/project/img"
+cp --parents tools/libraries "$TMP/project"
 cp img/canvas.py "$TMP/project/img"
 cp aco.h aco.c acosw.S "$TMP/project"
 cp -r bench/padding "$TMP/project/bench"
@@ -61,7 +63,7 @@ peer() {
     peer broken "" 'echo error: no such thing; false'
     peer distant no-such-package true
 }
-# What would install packages only notes which.
+# A command that would install packages only notes which.
 mkdir "$TMP/bin"
 : >"$TMP/asked"
 # shellcheck disable=SC2016 # for whoever runs it
@@ -128,7 +130,7 @@ int main(void)
 }
 #endif
 END
-# What is not linked may heed $PADDING.
+# A program that is not linked may heed $PADDING.
 # shellcheck disable=SC2016 # for whoever builds it
 peer script "" 'printf "#!/bin/sh\necho ns $((PADDING + 1))" > $OUT'
 must "programs in eight places can't be measured" \

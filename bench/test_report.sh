@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Tables, charts and quotations are what the results of all machines make, and nothing else; results
-# are of the aco that is here, or say why they stand; machines stand side by side; charts show the
-# values of the results, in the light and in the dark.
+# Tables, charts and quotations come from the results of all machines alone; results are of the aco
+# that is here, or say why they stand; machines stand side by side; charts show the values of the
+# results, in the light and in the dark.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -24,7 +24,7 @@ inside() {
     PYTHONPATH=$PROJECT/img:$PROJECT/bench "$PYTHON" "$@"
 }
 
-# ---- What is committed -----------------------------------------------------------------------------
+# ---- Committed files -----------------------------------------------------------------------------
 
 must "results can't be drawn" draw
 for path in README.md README_zh.md docs bench/results img/bench; do
@@ -34,14 +34,14 @@ done
 ! grep -rn -e '-->unmeasured<!--' README.md README_zh.md docs || fail "a figure was not measured"
 echo "tables, charts and quotations are those of the results"
 
-# ---- Which aco was measured ------------------------------------------------------------------------
+# ---- The aco that was measured -------------------------------------------------------------------
 
-# are_current: whether the results are of the aco in the copy, or say why they stand
+# are_current: tells whether the results are of the aco in the copy, or say why they stand
 are_current() {
     inside -c '
 import model
-import report
-for results in model.read_all(report.RESULTS):
+import plan
+for results in model.read_all(plan.GROUPS["core"].results):
     if not results.is_current():
         raise SystemExit(f"aco.h, aco.c, acosw.S or extra/stack_pool has changed since the run in "
                          f"bench/results/{results.name}.csv. Measure again by bench/run.sh; or say "
@@ -63,7 +63,7 @@ must "results with notes can't be drawn" draw
     fail "a note is not quoted"
 echo "results are of this aco"
 
-# ---- Two machines ----------------------------------------------------------------------------------
+# ---- Two machines --------------------------------------------------------------------------------
 
 cat >"$TMP/second.py" <<'END'
 """Results of a second machine: aco takes four times as long, and all others twice."""
@@ -116,11 +116,12 @@ for document in docs/some.md README_zh.md; do
         fail "values in $document are not those of both machines"
 done
 for line in '## Resume and yield' '**second-machine**' '| libcopp v2 | 60.0 | '; do
-    [[ $(<"$PROJECT/bench/results/tables.md") == *"$line"* ]] || fail "tables.md does not have $line"
+    [[ $(<"$PROJECT/bench/results/tables.md") == *"$line"* ]] ||
+        fail "tables.md does not have $line"
 done
 echo "two machines stand side by side"
 
-# ---- Rounds ----------------------------------------------------------------------------------------
+# ---- Rounds --------------------------------------------------------------------------------------
 
 mkdir "$TMP/rounds"
 cat >"$TMP/rounds/some-rounds.csv" <<'END'
@@ -140,13 +141,14 @@ print(tables.table(machines[0], model.SWITCH[:1]))
 for pair in (("aco pool", "stackless"), ("slower", "tied"), ("stackless", "slower")):
     print("ratio", report.ratio_text(machines, "switch", "ns", *pair))' "$TMP/rounds"
 for line in '| aco pool, shared control words | **3.00** (1.00–9.00) |' \
-    '| aco pool, own control words (default) | 1.00 |' '| tied | **5.00** (4.00–6.00) |' '| slower | 5.00 |' '| stackless | 1.00 (1.00–3.00) |' \
+    '| aco pool, own control words (default) | 1.00 |' '| tied | **5.00** (4.00–6.00) |' \
+    '| slower | 5.00 |' '| stackless | 1.00 (1.00–3.00) |' \
     'ratio 2.0' 'ratio 1.00' 'ratio 0.20'; do
     grep -qxF "$line" "$TMP/said" || fail "of rounds, there is no line $line"
 done
 echo "tables and ratios are made of rounds"
 
-# ---- Charts ----------------------------------------------------------------------------------------
+# ---- Charts --------------------------------------------------------------------------------------
 
 must "charts are not of their results" inside bench/check_charts.py bench/results img/bench
 must "charts of two machines are not of their results" \
@@ -163,19 +165,20 @@ alike() {
 alike "marks" "\['.*', '.*'\]" 's/"head-guard"/"head-main"/'
 alike "lines" "two curves" 's/ stroke-dasharray="[^"]*"//'
 
-# Few rows: those of two peers only.
+# Few rows: those of three peers alone.
 mkdir "$TMP/few"
 grep -E '^#|^workload|,(aco pool|C\+\+20|aco share stack),' "bench/results/$first.csv" \
     >"$TMP/few/few-peers.csv"
 must "few rows can't be drawn" inside -c '
 import sys
 from pathlib import Path
-import report
-report.write_all(Path(sys.argv[1]), Path(sys.argv[1]))' "$TMP/few"
-must "charts of few rows are not of their results" inside bench/check_charts.py "$TMP/few" "$TMP/few"
+import plan, report
+report.write_all(plan.GROUPS["core"], Path(sys.argv[1]), Path(sys.argv[1]))' "$TMP/few"
+must "charts of few rows are not of their results" \
+    inside bench/check_charts.py "$TMP/few" "$TMP/few"
 echo "charts are those of the results"
 
-# ---- What can't be -----------------------------------------------------------------------------------
+# ---- Refusals ------------------------------------------------------------------------------------
 
 sed -i 's/bench headline/bench nonsense/' "$PROJECT/docs/some.md"
 must_not "a table that there is not passes" "some.md: there is no table nonsense" draw

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The group `runtime`: servers answer with the bytes that they got, and tasks do what they are
-# measured for, with the least of each workload; tables and charts are made of it; and a server that
-# is wrong is told apart from one that can't be built.
+# The groups besides the core: servers answer with the bytes that they got, and tasks, hooks and
+# generators do what they are measured for, with the least of each workload; tables and charts are
+# made of it; and a server that is wrong is told apart from one that can't be built.
 #
-# seconds: 40
+# seconds: 75
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -17,13 +17,45 @@ need "$PYTHON":python3 /usr/bin/time:time taskset:util-linux
 
 # ---- All of them ---------------------------------------------------------------------------------
 
-CHECKED=output/bench/runtime/check
-rm -rf "$CHECKED"
-must "a peer fails" bench/run.sh --group runtime --check --machine some-machine --only '\.(c|cc|py): '
-tail -n 1 "$TMP/said"
-not_built=$(sed -n '/: not built: /p' "$CHECKED/tables.md")
-printf '%s\n' "$not_built"
-[[ $not_built != *"does not build:"* ]] || fail "a server does not build"
+# check_group NAME: its results are then in $CHECKED.
+check_group() {
+    local not_built
+    CHECKED=output/bench/$1/check
+    rm -rf "$CHECKED"
+    must "a peer of $1 fails" \
+        bench/run.sh --group "$1" --check --machine some-machine --only '\.(c|cc|py): '
+    tail -n 1 "$TMP/said"
+    not_built=$(sed -n '/: not built: /p' "$CHECKED/tables.md")
+    printf '%s\n' "$not_built"
+    [[ $not_built != *"does not build:"* ]] || fail "a peer of $1 does not build"
+}
+
+check_group cpp
+for row in 'flat,flat 10000,aco.hpp,' 'tree,tree 1,aco.hpp,' 'co_await,co_await 10000,aco.hpp,' \
+    'spawn_join,spawn_join 10000,aco.hpp,' 'flat,flat 10000,C++20,' \
+    'tree,tree 1,"C++20, by loops",'; do
+    grep -q "^$row.*,ns,ok," "$CHECKED/some-machine.csv" || fail "some-machine.csv has no row $row"
+done
+grep -q '^| a value of a generator, ns | [0-9.]* | [0-9.]* | – | [0-9.]* |$' "$CHECKED/tables.md" ||
+    fail "tables.md does not have what was measured of generators"
+
+if [[ " $OPTIONS " == *" no-servers "* ]]; then
+    echo "servers are left out (-o no-servers), hooks are not tested"
+else
+    check_group hooks
+    if [[ $(<"$CHECKED/tables.md") != *": not built: "* ]]; then
+        for workload in nanosleep blpop pg mariadb http https; do
+            for peer in tasks threads; do
+                grep -q "^$workload,$workload 10,$peer,.*,cpu_ms,ok," "$CHECKED/some-machine.csv" ||
+                    fail "$workload has no row of $peer"
+            done
+        done
+        grep -q '^| .pthread_mutex_lock(). and .* | [0-9.]* | [0-9.]* | [0-9.]* |$' \
+            "$CHECKED/tables.md" || fail "tables.md does not have what was measured of hooks"
+    fi
+fi
+
+check_group runtime
 for row in 'echo_1000,apart 100 1000,epoll,' 'echo_two,two 100 1000,aco pool,' \
     'echo_one,one 100 1000,aco share stack,' 'parked_1000000,parked 100,aco share stack,' \
     'sleepers_10,sleepers 10,aco pool,' 'mutex,mutex 10000,"aco pool, own control words",'; do
@@ -39,8 +71,9 @@ done
 
 # ---- Servers that are wrong ----------------------------------------------------------------------
 
-# In a copy of the project, whose only peers are these, made of the server on plain epoll.
+# These, made of the server on plain epoll, are the only peers of a copy of the project.
 mkdir -p "$TMP/project/bench/runtime" "$TMP/project/img"
+cp --parents tools/libraries "$TMP/project"
 cp img/canvas.py "$TMP/project/img"
 cp aco.h aco.c acosw.S "$TMP/project"
 cp -r bench/padding bench/peers "$TMP/project/bench"

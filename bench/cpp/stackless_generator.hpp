@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The peer of aco::generator in figures.cc: a generator of C++20's stackless coroutines as
- * std::generator of C++23 is specified, which Debian 12 does not have. co_yield of a value is one
- * resumption, and co_yield of elements_of(generator) costs one a value at any depth.
+ * A generator of C++20's stackless coroutines, as C++23 specifies std::generator, which Debian 12
+ * does not have. co_yield of a value is one resumption, and co_yield of elements_of(generator)
+ * costs one a value at any depth.
  */
 #ifndef STACKLESS_GENERATOR_HPP
 #define STACKLESS_GENERATOR_HPP

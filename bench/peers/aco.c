@@ -212,7 +212,7 @@ static double make_all(peer_body body, long count, size_t save_sz, long rounds)
     return ns;
 }
 
-/* What a suspended one of this kind has on its stack. */
+/* The live bytes of a suspended coroutine with this body. */
 static size_t live_sz_of(peer_body body)
 {
     make_all(body, 2, 0, 2);
@@ -401,7 +401,7 @@ static void run_pure(long n)
 
 #ifdef POOL
 
-/* What the pool takes of a life. */
+/* The pool's part of a life. */
 static void run_get_put(long n)
 {
     pool = aco_stack_pool_new(SWITCH_STACK_SZ, 0);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the measured coroutines do, for peers in C and C++ in which a body may yield. C99 and C++20.
+ * The bodies of measured coroutines, for peers in C and C++ in which a body may yield. C99 and
+ * C++20.
  * Before it is included, a peer has defined:
- *   peer_ref                     what names a coroutine to whoever resumes it: a pointer, or a
+ *   peer_ref                     the name of a coroutine for whoever resumes it: a pointer, or a
  *                                handle, which is held in one place if it can't be copied
  *   peer_self                    what names it in its own body and in functions called from there
  *   PEER_BODY(name)              the head of a body, in which `self` is a peer_self
@@ -20,8 +21,8 @@
 
 #include "peer.h"
 
-/* Not static: there are ways to switch of which a compiler thinks that they can't change what only
- * this file knows. */
+/* They are not static, since a compiler might conclude that a switch can't change variables that
+ * only this file knows. */
 long yields; /* counted by the coroutines, compared with the resumes at the end */
 int is_over; /* bodies that end return at the next resume */
 
@@ -92,7 +93,7 @@ PEER_BODY(live)
 }
 #endif
 
-/* What live_sum is after so many yields. */
+/* The value of live_sum after so many yields. */
 static double expected_live_sum(long n)
 {
     double sum = 0;

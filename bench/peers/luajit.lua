@@ -70,11 +70,11 @@ end
 
 -- ---- Workloads ---------------------------------------------------------------------------------
 
--- What is measured has been done once before, so that allocators and caches are warm.
+-- Each workload is done once before it is measured, so that allocators and caches are warm.
 local WARM_UP_CT = 1000
 local TABLE_CYCLES = 20 -- of create, end, drop, for their means
 
--- What is given with the first resume is what the body is called with; later ones ignore it.
+-- The first resume gives the body its argument; later ones ignore theirs.
 local function resume_rounds(all, from, rounds, ct)
     for round = from, from + rounds - 1 do
         for i = 1, #all do
@@ -86,14 +86,14 @@ local function resume_rounds(all, from, rounds, ct)
     end
 end
 
--- What is given counts only for those that have not started.
+-- `ct` is the argument of those that have not started.
 local function end_all(all, ct)
     for i = 1, #all do
         check(resume(all[i], ct) and coroutine.status(all[i]) == "dead", "a coroutine did not end")
     end
 end
 
--- The first resume, which starts it, and the last, which ends it, are not measured. What disturbs
+-- The first resume, which starts it, and the last, which ends it, are not measured. `disturb`
 -- is called while it is suspended.
 local function switch(body, ct, disturb)
     local co = create(body)

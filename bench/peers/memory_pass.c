@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * No coroutines: a bare pass over as much memory as those of aco have on a share stack. Every word of
- * each block is read and written, once for each resume that it stands for, as no copying library
+ * No coroutines: a bare pass over as much memory as those of aco have on a share stack. Every word
+ * of each block is read and written, once for each resume that it stands for, as no copying library
  * can do with less. Where a library takes as long, it is memory that is measured.
  *
  * kind: memory

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What peers in C and C++ need in common: a clock, memory, and words on failure. */
+/* Peers in C and C++ share this: a clock, memory, and messages on failure. */
 #ifndef BENCH_PEER_H
 #define BENCH_PEER_H
 

@@ -34,7 +34,7 @@ def check(holds: bool, words: str) -> None:
 
 
 def children(first: int, ct: int) -> Iterator[tuple[int, int]]:
-    """Of each child of a coroutine over `ct` leaves: its first leaf and how many it has."""
+    """The first leaf and the number of leaves of each child of a coroutine over `ct` leaves."""
     below = ct // CHILDREN
     return ((first + i * below, below) for i in range(CHILDREN))
 

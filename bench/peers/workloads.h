@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The workloads, for peers in C and C++: how coroutines are created, resumed and destroyed by the
- * main program, and main() itself. C99 and C++20. Before it is included, a peer has defined what
- * bodies.h wants, bodies by the same names, and:
- *   peer_body                          what a body is
+ * main program, and main() itself. C99 and C++20. Before it is included, a peer has defined all
+ * that bodies.h wants, bodies by the same names, and:
+ *   peer_body                          the type of a body
  *   PEER_MAIN                          the main program, as a parent
  *   peer_init()                        called first
  *   peer_create(parent, body, arg, sz) makes a coroutine with a stack of `sz` bytes, not started;
  *                                      it will be resumed by `parent`
  *   peer_resume(co)                    returns when it yields or ends
- *   peer_destroy(co)                   of one that has ended, or is suspended for ever
- *   peer_kill(co)                      of a suspended one, with its unwinding if the peer does that
+ *   peer_destroy(co)                   destroys one that has ended or stays suspended
+ *   peer_kill(co)                      destroys a suspended one, unwound if the peer does that
  * and, where the peer has more than the common workloads:
  *   PEER_PURE                          a body that yields with nothing but the switch itself
  *   PEER_OTHERS(argc, argv)            runs one of its own; returns 0 if there is no such one
  *
- * What is measured has been done once before, so that allocators, pools and caches are warm.
+ * Each workload is done once before it is measured, so that allocators, pools and caches are warm.
  */
 #ifndef BENCH_WORKLOADS_H
 #define BENCH_WORKLOADS_H

@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The runtime of aco, with tasks on stacks of their own from its pool, or on the share stack of
- * their thread: an echo server, and what tasks cost, in processor time.
+ * their thread: an echo server, and the processor time of tasks.
  *
  * kind: stackful
  * peer: aco pool
- * build: $CC -O2 -pthread -I. -Iruntime -Iextra/stack_pool -Ibench/peers \
- *        -DACO_CONFIG_SHARE_FPU_MXCSR_ENV $SRC runtime/[a-z]*.c extra/stack_pool/[a-z]*.c \
- *        aco.c acosw.S -o $OUT
+ * build: $CC -O2 -pthread $INCLUDE -Ibench/peers -DACO_CONFIG_SHARE_FPU_MXCSR_ENV $SRC \
+ *        $ACO_RUNTIME -o $OUT
  * peer: aco pool, own control words
- * build: $CC -O2 -pthread -I. -Iruntime -Iextra/stack_pool -Ibench/peers \
- *        $SRC runtime/[a-z]*.c extra/stack_pool/[a-z]*.c aco.c acosw.S -o $OUT
+ * build: $CC -O2 -pthread $INCLUDE -Ibench/peers $SRC $ACO_RUNTIME -o $OUT
  * peer: aco share stack
- * build: $CC -O2 -pthread -I. -Iruntime -Iextra/stack_pool -Ibench/peers -DSHARE \
- *        -DACO_CONFIG_SHARE_FPU_MXCSR_ENV $SRC runtime/[a-z]*.c extra/stack_pool/[a-z]*.c \
- *        aco.c acosw.S -o $OUT
+ * build: $CC -O2 -pthread $INCLUDE -Ibench/peers -DSHARE -DACO_CONFIG_SHARE_FPU_MXCSR_ENV $SRC \
+ *        $ACO_RUNTIME -o $OUT
  */
 #define _GNU_SOURCE
 #include "aco_runtime.h"
@@ -82,9 +79,9 @@ static void *start_echo(void *threads)
     return accept_all((void *)(intptr_t)first);
 }
 
-/* ==== What tasks cost ======================================================================== */
+/* ==== The cost of tasks ====================================================================== */
 
-/* Of the thread that runs all tasks. */
+/* Processor time of the thread that runs all tasks. */
 static int64_t processor_ns(void)
 {
     struct timespec t;
@@ -215,8 +212,8 @@ static void measure_mutex(long n)
     check(ct_done == n, "the mutex was not locked");
 }
 
-/* Two tasks and three locks: who runs unlocks that which the other task waits for, and then waits for
- * one that this one holds. */
+/* Two tasks and three locks: the task that runs unlocks the lock that the other one waits for, and
+ * then waits for one that the other one holds. */
 static aco_mutex_t locks[3];
 
 static void *hand_over(void *ct, int k)
@@ -299,7 +296,7 @@ static void park_all(aco_task_t **tasks, long n, int is_warm)
     }
     aco_wait_group_wait(&ended);
     if (is_warm) {
-        print_metric("ns", mean_processor_ns(start, n)); /* of a wake and an end */
+        print_metric("ns", mean_processor_ns(start, n)); /* a wake and an end */
     }
 }
 
@@ -325,7 +322,7 @@ static void *sleep_some(void *arg)
     return NULL;
 }
 
-/* Of a task that starts, sleeps, is woken and ends. */
+/* Mean processor time of a task that starts, sleeps, is woken and ends. */
 static double sleepers(long n, int is_random)
 {
     int64_t start = processor_ns();

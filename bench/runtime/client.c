@@ -88,7 +88,7 @@ static void send_next(connection_t *connection)
     check_system(sz == (ssize_t)MESSAGE_SZ, "send");
 }
 
-/* Whether the answer is there as a whole; then it is the right one. */
+/* Tells whether the answer is there as a whole; then it is the right one. */
 static int receive(connection_t *connection)
 {
     uint64_t message[MESSAGE_WORDS];
@@ -173,7 +173,7 @@ static double processor_ns(pid_t pid)
     return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
 }
 
-/* Of the heap, stacks and the like: bytes that no file has. */
+/* Bytes that no file has: those of the heap, of stacks and the like. */
 static double user_bytes(pid_t pid)
 {
     char path[64];
@@ -267,7 +267,7 @@ static void open_connections(worker_t *workers, int ct_workers, int ct, int port
     }
 }
 
-/* Of descriptors, also those of the server. */
+/* The limit of descriptors, which the server inherits. */
 static void raise_limit(rlim_t ct)
 {
     struct rlimit limit;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What echo servers in C and C++ need in common: a listener on a port that the kernel chooses. */
+/* Echo servers in C and C++ share this: a listener on a port that the kernel chooses. */
 #ifndef BENCH_ECHO_H
 #define BENCH_ECHO_H
 
@@ -46,8 +46,8 @@ static inline void tell_port(int port)
     fflush(stdout);
 }
 
-/* How many threads `argv` of a server asks for; whoever has no server, or only one with one thread,
- * has no such workload. */
+/* Returns how many threads `argv` of a server asks for. A peer without a server, or with one for
+ * fewer threads, has no such workload. */
 static inline int echo_threads(int argc, char **argv, int most)
 {
     int ct = argc == 3 && strcmp(argv[1], "echo") == 0 ? atoi(argv[2]) : 0;

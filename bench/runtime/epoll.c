@@ -31,7 +31,7 @@ static void end(handler_t *handler)
     free(handler);
 }
 
-/* Whether all is written; if not, the next event goes on. */
+/* Returns whether all is written; if not, the next event goes on. */
 static int flush(handler_t *handler)
 {
     while (handler->written < handler->to_write) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Goroutines: an echo server on as many processors as it is told, and what goroutines cost on one,
-// in processor time. Relies on the standard library alone.
+// Goroutines: an echo server on as many processors as it is told, and the processor time of
+// goroutines on one. Relies on the standard library alone.
 //
 // kind: stackful
 // needs: python3-pip/pip3
@@ -78,7 +78,7 @@ func echo(ctThreads int) {
 	}
 }
 
-// ---- What goroutines cost ----------------------------------------------------------------------
+// ---- The cost of goroutines --------------------------------------------------------------------
 
 func turns(n, ct int) {
 	var started, ended sync.WaitGroup

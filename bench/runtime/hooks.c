@@ -4,13 +4,11 @@
  *
  * kind: stackful
  * peer: aco hooks, recv and send
- * build: $CC -O2 -pthread -I. -Iruntime -Iruntime/hooks -Iextra/stack_pool -Ibench/peers \
- *        -DACO_CONFIG_SHARE_FPU_MXCSR_ENV $SRC runtime/hooks/[a-z]*.c runtime/[a-z]*.c \
- *        extra/stack_pool/[a-z]*.c aco.c acosw.S -ldl -o $OUT
+ * build: $CC -O2 -pthread $INCLUDE -Ibench/peers -DACO_CONFIG_SHARE_FPU_MXCSR_ENV $SRC \
+ *        $ACO_HOOKS -o $OUT
  * peer: aco hooks, read and write
- * build: $CC -O2 -pthread -I. -Iruntime -Iruntime/hooks -Iextra/stack_pool -Ibench/peers \
- *        -DREAD_AND_WRITE -DACO_CONFIG_SHARE_FPU_MXCSR_ENV $SRC runtime/hooks/[a-z]*.c \
- *        runtime/[a-z]*.c extra/stack_pool/[a-z]*.c aco.c acosw.S -ldl -o $OUT
+ * build: $CC -O2 -pthread $INCLUDE -Ibench/peers -DREAD_AND_WRITE \
+ *        -DACO_CONFIG_SHARE_FPU_MXCSR_ENV $SRC $ACO_HOOKS -o $OUT
  */
 #define _GNU_SOURCE
 #include "aco_runtime.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * An echo server on the State Threads library, a thread of its own for each connection. Debian builds it
- * without epoll: it waits by select(), so for 1,024 descriptors at most.
+ * An echo server on the State Threads library, a thread of its own for each connection. Debian
+ * builds it without epoll: it waits by select(), so for 1,024 descriptors at most.
  *
  * peer: State Threads
  * kind: stackful

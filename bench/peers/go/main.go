@@ -108,7 +108,7 @@ func live(ct uint64) iter.Seq[uint64] {
 
 // ---- Workloads ---------------------------------------------------------------------------------
 
-// What is measured has been done once before, so that allocators and caches are warm.
+// Each workload is done once before it is measured, so that allocators and caches are warm.
 const (
 	warmUpCt    = 1000
 	tableCycles = 20 // of create, end, drop, kill, for their means
@@ -151,7 +151,7 @@ func stopAll(all []coroutine) {
 }
 
 // The first resume, which starts it, and the last, which ends it, are not measured; disturb is
-// called while it is suspended. What it yields first is `first`, and `step` more each time.
+// called while it is suspended. It yields `first` at first, and `step` more each time.
 func runSwitch(of start, body func(uint64) iter.Seq[uint64], ct, first, step uint64,
 	disturb func()) {
 	co := of(body(ct + 1))

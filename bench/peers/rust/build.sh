@@ -28,7 +28,7 @@ set -euo pipefail
 
 readonly CRATE=$1 KIND=$2 OUT=$3
 KEPT=$(realpath "$(dirname "$OUT")")/rust
-# What link.sh wants to know.
+# link.sh reads these.
 export PROGRAM=$KEPT/$CRATE PADDINGS=${PADDINGS:-}
 readonly KEPT PROGRAM PADDINGS
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the measured coroutines do. They count in memory, as the C ones do. Relies on one thread
+//! The bodies of measured coroutines. They count in memory, as the C ones do. Relies on one thread
 //! running all of them.
 
 use std::arch::asm;
 
-/// What a body suspends itself with.
+/// A body's way to suspend itself.
 pub trait Yield {
     fn suspend(&mut self);
 }
 
-/// What a coroutine runs.
+/// A function that a coroutine runs.
 pub trait Body: Copy + 'static {
     fn run<Y: Yield>(self, own: &mut Y);
 }
@@ -113,7 +113,7 @@ fn in_registers(integers: &mut [u64; LIVE_CT], doubles: &mut [f64; LIVE_CT]) {
 }
 
 impl Live {
-    /// What LIVE_SUM is after so many yields.
+    /// The value of LIVE_SUM after so many yields.
     pub fn sum_after(yields: u64) -> f64 {
         let sum_of = |k: usize| 2. * (k as f64 + yields as f64 * (k + 1) as f64);
         (0..LIVE_CT).map(sum_of).sum()

@@ -28,7 +28,7 @@ pub trait Coroutine: Sized + 'static {
 const STACK_BYTES: usize = 16 << 10;
 const TABLE_CYCLES: u64 = 20; // of create, end, destroy, kill, for their means
 
-// What is measured has been done once before, so that allocators and caches are warm.
+// Each workload is done once before it is measured, so that allocators and caches are warm.
 const WARM_UP_CT: u64 = 1000;
 
 pub(crate) fn check(holds: bool, words: &str) {
