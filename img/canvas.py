@@ -90,7 +90,7 @@ class Canvas:
             self.text(x, y + i * size * LINE, text, size, anchor, mono, beside=beside)
 
     def heading(self, text: str, beside: str) -> None:
-        """What the picture is about, at its top."""
+        """Writes at the top what the picture is about."""
         self.text(28, 42, text, 20, bold=True)
         self.text(28, 66, beside, 14, beside=True)
 

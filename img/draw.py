@@ -3,7 +3,7 @@
 """Draws the pictures of this folder: each is a function below, in terms of canvas.py.
 
   img/draw.py           writes NAME.svg
-  img/draw.py --check   tells whether the files are what would be drawn
+  img/draw.py --check   checks whether the files are what would be drawn
 """
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FOLDER = Path(__file__).resolve().parent
 MAX_SZ = 100_000  # bytes of a file
 W = 960           # pixels; of all but the logo
 
-# ==== What several pictures show ==================================================================
+# ==== Parts of several pictures ===================================================================
 
 
 def stack(c: Canvas, x: float, y: float, w: float, frames: list[tuple[str, str, float]],
@@ -45,7 +45,7 @@ def words(c: Canvas, x: float, y: float, w: float, kind: str, title: str,
 
 def claims(c: Canvas, x: float, y: float, w: float, title: str,
            rows: list[tuple[str, list[str]]]) -> None:
-    """What holds on arrival: numbers as in docs/proof.md, and words."""
+    """Draws the claims that hold on arrival: numbers as in docs/proof.md, and words."""
     height = sum(18 * len(texts) + 10 for _, texts in rows) + 42
     c.box(x, y, w, height, "plain")
     c.text(x + 14, y + 25, title, 14, bold=True)
@@ -223,7 +223,7 @@ def proof_1() -> Canvas:
 
 
 def steps(c: Canvas, x: float, y: float, more: list[str]) -> None:
-    """What every switch does, in order, and more."""
+    """Lists the steps of every switch, in order, and more."""
     c.text(x, y, "acosw(from, to)", 14, mono=True, bold=True)
     c.lines(x, y + 26, ["1  from keeps: reg[RETADDR, SP, BP, FPU]",
                         "2  control words of to, if they differ", "3  BP, then SP ← reg[] of to",
@@ -408,6 +408,33 @@ def runtime() -> Canvas:
     return c
 
 
+def wait() -> Canvas:
+    """A wait of a task, from the call that begins it to the call that returns."""
+    c = Canvas(W, 400, "A wait of a task")
+    c.heading("A wait", "one compare-and-swap decides what ends it, on whichever thread")
+    c.box(40, 150, 170, 80, "co", ["running", "on its loop"], 15)
+    c.box(330, 150, 220, 80, "plain", ["open", "its node is in a queue"], 15)
+    c.box(720, 150, 200, 80, "other", ["claimed", "by one outcome"], 15)
+    c.box(330, 310, 220, 60, "main", ["ready"], 15)
+    c.arrow([(214, 172), (326, 172)], "co")
+    c.text(270, 160, "must wait", 12, "middle")
+    c.arrow([(326, 208), (214, 208)])
+    c.text(270, 228, "closes it itself", 12, "middle", beside=True)
+    c.arrow([(554, 190), (716, 190)], "other")
+    c.text(635, 178, "compare-and-swap", 12, "middle")
+    for i, source in enumerate(["event", "deadline", "cancel", "close"]):
+        c.box(572 + 90 * i, 86, 82, 30, "saved", [source], 12)
+    c.arrow([(635, 116), (635, 160)], "saved")
+    c.text(650, 136, "each tries, one succeeds", 12, beside=True)
+    c.arrow([(820, 234), (820, 340), (554, 340)], "other")
+    c.text(690, 330, "wakes it", 12, "middle")
+    c.text(690, 360, "other threads: by the inbox", 12, "middle", beside=True)
+    c.arrow([(326, 340), (125, 340), (125, 234)], "co")
+    c.text(225, 330, "its turn has come", 12, "middle")
+    c.text(225, 360, "the call looks at the outcome", 12, "middle", beside=True)
+    return c
+
+
 # ==== The logo ====================================================================================
 
 
@@ -425,12 +452,12 @@ def logo() -> Canvas:
 
 PICTURES: list[Callable[[], Canvas]] = [
     logo, thread_model_0, thread_model_1, thread_model_2, thread_model_3, proof_0, proof_1, proof_2,
-    proof_3, runtime, trace, life, memory]
+    proof_3, runtime, wait, trace, life, memory]
 
 # ==== Files =======================================================================================
 
 def faults_of(path: Path, svg: str) -> list[str]:
-    """What is wrong with the file of a picture."""
+    """Faults of the file of a picture."""
     faults = []
     if not path.exists() or path.read_text() != svg:
         faults.append(f"{path.name} is not what draw.py draws")

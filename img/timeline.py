@@ -48,7 +48,7 @@ class Timeline:
                         radius=0)
 
     def draw_arrows(self) -> None:
-        """From where a task was woken to where it runs."""
+        """Draws arrows from where a task was woken to where it runs."""
         wakes: dict[int, Event] = {}
         for event in self.events:
             if event["ph"] == "s":
