@@ -40,6 +40,10 @@ static void ask(job_t *job, MYSQL *mysql, const char *query)
         return;
     }
     result = mysql_store_result(mysql);
+    if (mysql_errno(mysql) != 0) { // the answer began before the error came
+        tell_error(job, mysql);
+        return;
+    }
     if (result == NULL) {
         tell(job, "[%lld rows] ", (long long)mysql_affected_rows(mysql));
         return;
