@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Breaks the library on purpose, one small change at a time, and lists those that the C tests miss.
+"""Breaks the project on purpose, one small change at a time, and lists those that the tests miss.
 
-universalmutator makes the mutants of aco.c, of the functions in aco.h and of the optional parts, or
-with --runtime of the code by which tasks wait. A sample, drawn evenly by function, is compiled with
--O2 and linked to the native C tests, which run until one fails twice in a row, once not being
-enough on a busy machine; a test that takes far too long has failed, too. A mutant that does not
-compile, or whose object files are those of the original, is replaced by another one.
+universalmutator makes the mutants of a part: a line each time. A sample, drawn evenly by function,
+is compiled in all at once (see schemata.py), and the environment turns on one at a time, so that a
+part and its tests are built once. The tests that fit a file are listed in the table `tests`; they
+run until one fails twice in a row, once not being enough on a busy machine; a test that takes far
+too long has failed, too. A mutant that does not compile, or that compiles to the same
+instructions, is not counted.
 
 A mutant that passes all tests is a survivor, and shows a promise without a test, unless unpromised
 lists it with the reason why it breaks no promise. The score is the share of killed mutants among
 those that count; the exit status is 1 if it is below 98 %.
 
-Relies on gcc or clang on x86-64, libcmocka-dev and python3-venv. output/mutants has the results:
-log there lists the outcome of each mutant.
+Relies on gcc, on what the tests need, and on python3-venv. output/mutants has the results: log
+there lists the outcome of each mutant.
 """
 
 import argparse
@@ -26,81 +27,68 @@ import pathlib
 import random
 import re
 import resource
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from schemata import Mutant, Source, faulty, shape
 
 TOOL = "universalmutator==1.14.1"
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WORK = ROOT / "output" / "mutants"
-UNPROMISED = pathlib.Path(__file__).with_name("unpromised")
+TREE = WORK / "tree"
+HERE = pathlib.Path(__file__).parent
 GOAL = 98.0  # percent
 
-# Only tests are judged: a warning, say of a function without a call, rejects no mutant. What
-# C forbids does.
-COMPILE = [*os.environ.get("CC", "gcc").split(), "-std=gnu99", "-O2", "-I.", "-Iruntime",
-           "-Iruntime/sched/tests", "-Iextra/stack_pool", "-pthread",
-           "-Werror=implicit-function-declaration", "-Werror=implicit-int",
-           "-Werror=int-conversion", "-Werror=incompatible-pointer-types"]
-LIBRARIES = ["-lcmocka", "-lpthread", "-lm", "-ldl"]
-# A variant may compile or run what another leaves out.
-VARIANTS: dict[str, list[str]] = {
-    "plain": [],
-    "stress": ["-DACO_CONFIG_STRESS", "-DACO_CONFIG_SHARE_FPU_MXCSR_ENV"],
-}
+COMPILE = ["-std=gnu99", "-pthread", "-w", "-Werror=implicit-function-declaration",
+           "-Werror=implicit-int", "-Werror=int-conversion", "-Werror=incompatible-pointer-types"]
+COMPILE_CXX = ["-std=c++20", "-pthread", "-w", "-Icpp/tests"]
+PLAIN = ["-O1", "-g"]
+STRESS = ["-O2", "-DACO_CONFIG_STRESS", "-DACO_CONFIG_SHARE_FPU_MXCSR_ENV"]
 
 Listed = set[tuple[str, str, str, str]]  # file, function, old line, new one
-Unit = tuple[str, tuple[str, ...]]  # a source, and options that tell its objects apart
 
 
-class Mutant(NamedTuple):
-    file: str
-    function: str
-    line: int
-    old: str
-    new: str
-    text: str  # of the whole file
+class Row(NamedTuple):
+    """A line of the table `tests`."""
+    files: list[str]
+    library: str
+    tests: list[str]
 
 
 class Test(NamedTuple):
-    source: str
-    sources: list[str]
-    options: list[str]
-    link_options: list[str]
-
-
-class Subject(NamedTuple):
-    """The sources that are broken, and those of their tests."""
-    broken: list[str]
-    library: list[str]
-    tests: list[str]
+    """A program or script, with the options that it and its library are built with."""
+    source: str  # with :PART, for a script
+    library: str
+    options: tuple[str, ...]
 
 
 def paths(*patterns: str) -> list[str]:
     return sorted(str(path.relative_to(ROOT)) for p in patterns for path in ROOT.glob(p))
 
 
-def sources_of(library: str) -> list[str]:
-    """Those that tools/libraries lists."""
-    for line in (ROOT / "tools/libraries").read_text().splitlines():
-        name, *columns = (column.strip() for column in line.split("|"))
-        if name == library:
-            return paths(*columns[1].split())
-    sys.exit(f"tools/libraries has no {library}")
-
-
-CORE = Subject(paths("aco.[ch]", "extra/*/aco_*.[ch]"), [*sources_of("aco"), "tests/harness.c"],
-               paths("tests/test_*.c", "extra/*/tests/test_*.c"))
-RUNTIME = Subject([*paths("runtime/sched/*.c"), *paths("runtime/sync/*.c"),
-                   *(f"runtime/{name}.c" for name in ("io/connect", "io/io", "start/embed",
-                                                      "start/run"))],
-                  sources_of("aco") + sources_of("aco_runtime"),
-                  paths("runtime/sched/tests/random_tasks.c",
-                        "runtime/io/tests/random_descriptors.c", "runtime/*/tests/test_*.c"))
+def rows_of(part: str) -> list[Row]:
+    rows: list[Row] = []
+    seen: set[str] = set()
+    for line in (HERE / "tests").read_text().splitlines():
+        columns = [column.strip() for column in line.split("|")]
+        if line.startswith("#") or columns[0] != part:
+            continue
+        files = [file for file in paths(*columns[1].split()) if file not in seen]
+        seen.update(files)
+        tests = [found for word in columns[3].split()
+                 for found in ([word] if ":" in word else paths(word))]
+        rows.append(Row(files, columns[2], list(dict.fromkeys(tests))))
+    if not rows:
+        sys.exit(f"tests/mutants/tests has no part {part}")
+    return rows
 
 
 # ---- Mutants -------------------------------------------------------------------------------------
@@ -120,51 +108,21 @@ def enter_tool() -> None:
         os.execv(python, [str(python), *sys.argv])
 
 
-def without_comments(text: str) -> str:
-    """The tool leaves out lines with comments. Strings and the numbers of lines stay."""
-    def replace(match: re.Match[str]) -> str:
-        return match[0] if match[0][0] in "\"'" else "\n" * match[0].count("\n")
-    return re.sub(r"""/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", replace, text,
-                  flags=re.DOTALL)
-
-
-def functions_of(lines: Iterable[str]) -> list[str | None]:
-    """For each line, the name of the function that it is in, or None: bodies start in column 1, or
-    are in one line with the head."""
-    names: list[str | None] = []
-    name, head = None, ""
-    for line in lines:
-        text = line.rstrip()
-        is_short = name is None and re.search(r"\) \{.*\}$", text)
-        head += text.partition("{")[0]
-        if text == "{" or is_short:
-            found = re.search(r"(\w+)\(", re.sub(r"__attribute__\(\(.*?\)\)", "", head))
-            name = found[1] if found else None
-        names.append(name)
-        if text.startswith("}") or is_short:
-            name = None
-        if re.match(r"#|$", text) or text.endswith((";", "}")):
-            head = ""
-    return names
-
-
 def normal(text: str) -> str:
     return " ".join(text.split())
 
 
-def mutants_of(file: str) -> Iterator[Mutant]:
+def mutants_of(source: Source) -> Iterator[Mutant]:
     from universalmutator import mutator
-    lines = without_comments((ROOT / file).read_text()).splitlines(keepends=True)
-    names = functions_of(lines)
     with contextlib.redirect_stdout(io.StringIO()):
-        made = mutator.mutants_regexp(lines, ["universal.rules", "c_like.rules", "c.rules"],
-                                      ignorePatterns=["^ *#", "^[ {}]*$"], ignoreStringOnly=True)
+        made = mutator.mutants_regexp(
+            source.lines, ["universal.rules", "c_like.rules", "c.rules"],
+            ignorePatterns=["^ *#", "^[ {}]*$", "^ *[a-z]+:$"], ignoreStringOnly=True)
     for number, new, *_ in made:
-        name = names[number - 1]
-        if name is not None:
-            one_line = new.replace("\n", " ").rstrip() + "\n"  # assertions have numbers of lines
-            text = "".join([*lines[:number - 1], one_line, *lines[number:]])
-            yield Mutant(file, name, number, normal(lines[number - 1]), normal(new), text)
+        body, old = source.body_at(number), source.lines[number - 1]
+        one_line = new.replace("\n", " ").rstrip() + "\n"  # assertions have numbers of lines
+        if body and shape(one_line) == shape(old) and source.copy_of(body, number, one_line):
+            yield Mutant(source.path, body.name, number, normal(old), normal(new), one_line)
 
 
 def draw(mutants: Iterable[Mutant], seed: int) -> Iterator[Mutant]:
@@ -189,7 +147,7 @@ def read_unpromised(mutants: Iterable[Mutant]) -> Listed:
     known = {(m.file, m.function, m.old) for m in mutants}
     broken = {m.file for m in mutants}
     listed: Listed = set()
-    for entry in re.split(r"\n\s*\n", UNPROMISED.read_text()):
+    for entry in re.split(r"\n\s*\n", (HERE / "unpromised").read_text()):
         lines = [line.strip() for line in entry.splitlines() if not line.startswith("#")]
         if not lines:
             continue
@@ -197,9 +155,9 @@ def read_unpromised(mutants: Iterable[Mutant]) -> Listed:
         old = [normal(line[2:]) for line in lines[1:] if line.startswith("- ")]
         new = [normal(line[2:]) for line in lines[1:] if line.startswith("+ ")]
         if len(old) != 1 or not new or 1 + len(old) + len(new) == len(lines):
-            sys.exit(f"{UNPROMISED}: not an old line, new ones and a reason: {entry}")
+            sys.exit(f"unpromised: not an old line, new ones and a reason: {entry}")
         if file in broken and (file, function, old[0]) not in known:
-            print(f"{UNPROMISED}: there is no such line any more: {lines[0]}: {old[0]}")
+            print(f"unpromised: there is no such line any more: {lines[0]}: {old[0]}")
         listed |= {(file, function, old[0], line) for line in new}
     return listed
 
@@ -209,204 +167,271 @@ def is_unpromised(mutant: Mutant, listed: Listed) -> bool:
     return (*key, mutant.new) in listed or (*key, "*") in listed
 
 
-# ---- Building and running ------------------------------------------------------------------------
+# ---- Building ------------------------------------------------------------------------------------
 
 
-def find_tests(sources_of_tests: Iterable[str]) -> list[Test]:
-    tests = []
-    for source in sources_of_tests:
-        text = (ROOT / source).read_text()
-        directives = re.findall(r"^// build(?: x86)?: (.*)", text, re.MULTILINE)
-        arguments = " ".join(directives).split()
-        sources = [arg for arg in arguments if arg.endswith(".c")]
-        link_options = [arg for arg in arguments if arg.startswith("-Wl,") or arg == "-rdynamic"]
-        options = [arg for arg in arguments if arg not in sources + link_options]
-        tests.append(Test(source, [source, *sources], options, link_options))
-    return tests
+def copy_project(tree: pathlib.Path) -> None:
+    """What git knows or would know, as it is on the disk. The harness adds the project's warnings
+    where tools/warnings is: copies of functions break a few."""
+    shutil.rmtree(tree, ignore_errors=True)
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True,
+                            capture_output=True, text=True).stdout.splitlines()
+    for name in listed:
+        if (ROOT / name).is_file():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, tree / name)
+    (tree / "tools/warnings").write_text("-w\n")
 
 
-def compile_source(tree: pathlib.Path, source: str, options: list[str],
-                   target: pathlib.Path) -> bool:
-    """Whether it compiles. Paths are relative: object files are the same wherever a tree lies."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    command = [*COMPILE, *options, "-MMD", "-c", source, "-o", str(target)]
-    made = subprocess.run(command, cwd=tree, stderr=subprocess.DEVNULL, check=False)
-    return made.returncode == 0
+def in_harness(tree: pathlib.Path, commands: str) -> subprocess.CompletedProcess[str]:
+    """Runs them after `. tests/harness.sh`, in that tree."""
+    return subprocess.run(["bash", "-c", f". tests/harness.sh\n{commands}"], cwd=tree, check=False,
+                          env={**os.environ, "OUTPUT": "output"}, capture_output=True, text=True)
 
 
-class Invalid(Exception):
-    """The mutant does not compile or link."""
+def use_library(library: str, options: Iterable[str]) -> str:
+    return f"use_library {library} gcc {shlex.join(options)}\n"
 
 
-class Build:
-    """The object files of the original, in one variant, and how much of a processor's time each
-    test takes with them."""
-
-    def __init__(self, variant: str, library: list[str]) -> None:
-        self.variant, self.library = variant, library
-        self.objects: dict[Unit, pathlib.Path] = {}
-        self.needs: dict[Unit, set[str]] = {}
-        self.seconds: dict[str, float] = {}
-
-    def units(self, test: Test) -> list[Unit]:
-        """What `test` is linked of."""
-        return [(source, ()) for source in self.library] + [
-            (source, tuple(test.options)) for source in test.sources]
-
-    def options(self, unit: Unit) -> list[str]:
-        return VARIANTS[self.variant] + list(unit[1])
-
-    def object(self, directory: pathlib.Path, unit: Unit) -> pathlib.Path:
-        name = "".join(unit[1]) + unit[0]
-        return directory / self.variant / (re.sub(r"[^\w.]", "_", name) + ".o")
-
-    def add(self, unit: Unit) -> None:
-        target = self.objects[unit] = self.object(WORK / "original", unit)
-        if not compile_source(ROOT, unit[0], self.options(unit), target):
-            raise SystemExit(f"{unit[0]} of the original does not compile")
-        self.needs[unit] = set(target.with_suffix(".d").read_text().split())
-
-    def measure(self, test: Test) -> None:
-        program = WORK / "original" / self.variant / test.source.replace("/", ".")
-        link(ROOT, test, [self.objects[unit] for unit in self.units(test)], program)
-        process = start(ROOT, program)
-        _, process.returncode, usage = os.wait4(process.pid, 0)
-        if process.returncode != 0:
-            raise SystemExit(f"{test.source} fails with the original")
-        self.seconds[test.source] = usage.ru_utime + usage.ru_stime
-
-
-def link(tree: pathlib.Path, test: Test, objects: Sequence[pathlib.Path],
-         program: pathlib.Path) -> None:
-    command = [*COMPILE, *test.options, *test.link_options, *map(str, objects), "-o", str(program),
-               *LIBRARIES]
-    made = subprocess.run(command, cwd=tree, stderr=subprocess.DEVNULL, check=False)
+def headers_of(library: str) -> list[str]:
+    made = in_harness(ROOT, use_library(library, PLAIN) + 'printf "%s\\n" "${INCLUDE[@]}"')
     if made.returncode != 0:
-        raise Invalid
+        sys.exit(made.stderr)
+    return [line for line in made.stdout.splitlines() if line.startswith("-")]
 
 
-def start(tree: pathlib.Path, program: pathlib.Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([program], cwd=tree, stdin=subprocess.DEVNULL,
-                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                            start_new_session=True)
+class Units:
+    """The sources that a part's files get into, compiled one by one."""
+
+    def __init__(self, row: Row) -> None:
+        self.include = headers_of(row.library)
+        self.candidates = [file for file in row.files if not file.endswith((".h", ".hpp"))]
+        if any(file.endswith(".hpp") for file in row.files):
+            self.candidates += [t for t in row.tests if t.endswith(".cc")]
+        self.headers: dict[str, set[str]] = {}
+
+    def command(self, unit: str, options: Iterable[str]) -> list[str]:
+        cxx = unit.endswith(".cc")
+        return ["g++" if cxx else "gcc", *(COMPILE_CXX if cxx else COMPILE), *PLAIN[:1],
+                *self.include, *options, unit]
+
+    def of(self, file: str) -> list[str]:
+        if not file.endswith((".h", ".hpp")):
+            return [file]
+        for unit in self.candidates:
+            if unit not in self.headers:
+                made = subprocess.run(self.command(unit, ["-MM"]), cwd=ROOT, check=True,
+                                      capture_output=True, text=True)
+                self.headers[unit] = set(re.findall(r"[\w./]+", made.stdout))
+        return [unit for unit in self.candidates if file in self.headers[unit]]
+
+    def errors(self, unit: str) -> str:
+        """Those of the unit in the tree; nothing if it compiles."""
+        made = subprocess.run(self.command(unit, ["-O0", "-fsyntax-only"]), cwd=TREE, check=False,
+                              capture_output=True, text=True)
+        return (made.stderr or "error") if made.returncode else ""
+
+    def code(self, tree: pathlib.Path, unit: str) -> str:
+        """The unit's assembly, in any of the trees."""
+        made = subprocess.run(self.command(unit, ["-S", "-o", "-"]), cwd=tree, check=True,
+                              capture_output=True, text=True)
+        return made.stdout
 
 
-def passes(tree: pathlib.Path, program: pathlib.Path, seconds: float) -> bool:
-    """Whether the program succeeds. With the original it takes that much of a processor's time."""
-    process = start(tree, program)
-    cpu_limit = int(2 + 10 * seconds)
-    resource.prlimit(process.pid, resource.RLIMIT_CPU, (cpu_limit, cpu_limit))
-    try:
-        return process.wait(20 + 40 * seconds) == 0
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        return False
+class Sample:
+    """The mutants that are built in, under their numbers, those that don't compile left out."""
+
+    def __init__(self, rows: list[Row], order: Iterator[Mutant], count: int,
+                 sources: dict[str, Source]) -> None:
+        self.sources, self.order, self.count = sources, order, count
+        self.row_of = {file: row for row in rows for file in row.files}
+        units = {id(row): Units(row) for row in rows}
+        self.units = {file: units[id(row)] for file, row in self.row_of.items()}
+        self.mutants: dict[int, Mutant] = {}
+        self.ct_invalid, self.next_number = 0, 1
+
+    def add(self) -> set[str]:
+        """Twice as many as are missing, as about half don't compile; the files that change."""
+        changed = set()
+        for _ in range(2 * (self.count - len(self.mutants))):
+            mutant = next(self.order, None)
+            if mutant is not None:
+                self.mutants[self.next_number] = mutant
+                self.next_number += 1
+                changed.add(mutant.file)
+        return changed
+
+    def write(self, files: Iterable[str]) -> None:
+        for file in files:
+            mine = {n: m for n, m in self.mutants.items() if m.file == file}
+            (TREE / file).write_text(self.sources[file].with_mutants(mine))
+
+    def bad_in(self, unit: tuple[Units, str]) -> set[int]:
+        """The mutants by which the unit does not compile."""
+        errors = unit[0].errors(unit[1])
+        bad = faulty(errors, list(self.mutants)) if errors else set()
+        if errors and not bad:
+            sys.exit(f"{unit[1]} does not compile, for no mutant:\n{errors[:3000]}")
+        return bad
+
+    def make(self, jobs: int) -> None:
+        while changed := self.add():
+            self.write(changed)
+            while changed:
+                units = {(self.units[file], unit) for file in changed
+                         for unit in self.units[file].of(file)}
+                with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+                    bad = set().union(*pool.map(self.bad_in, units))
+                changed = {self.mutants.pop(number).file for number in bad}
+                self.ct_invalid += len(bad)
+                self.write(changed)
+        self.mutants = dict(sorted(self.mutants.items())[:self.count])
+        self.write({file for file, source in self.sources.items() if source.bodies})
+
+    def is_same(self, mutant: Mutant) -> bool:
+        """Whether it makes no difference to a compiler."""
+        tree = WORK / "alone"
+        source = self.sources[mutant.file]
+        lines = [*source.lines[:mutant.line - 1], mutant.text, *source.lines[mutant.line:]]
+        units = self.units[mutant.file]
+        (tree / mutant.file).write_text(source.text)
+        original = [units.code(tree, unit) for unit in units.of(mutant.file)]
+        (tree / mutant.file).write_text("".join(lines))
+        mutated = [units.code(tree, unit) for unit in units.of(mutant.file)]
+        shutil.copy(ROOT / mutant.file, tree / mutant.file)
+        return original == mutated
 
 
-class Trial:
-    """One mutant, in a tree of sources in which it is written, and one variant."""
-
-    def __init__(self, build: Build, tree: pathlib.Path, mutant: Mutant) -> None:
-        self.build, self.tree, self.mutant = build, tree, mutant
-        self.made: dict[Unit, pathlib.Path] = {}
-
-    def object_of(self, unit: Unit) -> pathlib.Path:
-        """The object of a unit: that of the original where nothing has changed."""
-        if self.mutant.file not in self.build.needs[unit]:
-            return self.build.objects[unit]
-        if unit not in self.made:
-            target = self.build.object(self.tree / "objects", unit)
-            if not compile_source(self.tree, unit[0], self.build.options(unit), target):
-                raise Invalid
-            original = self.build.objects[unit]
-            is_same = target.read_bytes() == original.read_bytes()
-            self.made[unit] = original if is_same else target
-        return self.made[unit]
-
-    def run(self, test: Test) -> bool | None:
-        """Whether `test` passes; None if it is the same program as with the original."""
-        units = self.build.units(test)
-        objects = [self.object_of(unit) for unit in units]
-        if objects == [self.build.objects[unit] for unit in units]:
-            return None
-        program, seconds = self.tree / "program", self.build.seconds[test.source]
-        link(self.tree, test, objects, program)
-        return passes(self.tree, program, seconds) or passes(self.tree, program, seconds)
+# ---- Running -------------------------------------------------------------------------------------
 
 
-# ---- The run -------------------------------------------------------------------------------------
+def arguments_of(name: str) -> list[list[str]]:
+    """Of a test program, for where it is slow."""
+    lines = [line.split("|") for line in (ROOT / "tests/arguments").read_text().splitlines()]
+    return [line[2].split() for line in lines if line[0].strip() == name] or [[]]
+
+
+class Program:
+    """A test that is built, its commands, and the seconds that it takes of a processor's time."""
+
+    def __init__(self, test: Test) -> None:
+        self.test = test
+        self.path, _, part = test.source.partition(":")
+        name = pathlib.Path(self.path).stem
+        tag = "_".join([self.path.replace("/", "."), *test.options])
+        self.program = TREE / "output" / "programs" / tag / name
+        self.commands = [["bash", self.path, part]] if part else \
+            [[str(self.program), *arguments] for arguments in arguments_of(name)]
+        self.seconds = 0.0
+
+    def build(self) -> bool:
+        if self.path.endswith(".sh"):
+            return True
+        options, name = shlex.join(self.test.options), pathlib.Path(self.path).stem
+        if self.path.endswith(".cc"):
+            make = f'g++ {options} {shlex.join(COMPILE_CXX)} "${{INCLUDE[@]}}" -Icompat ' \
+                   f'{self.path} "${{OBJECTS[@]}}" -ldl -o "$TMP/{name}"\n'
+        else:
+            make = f"use_program {self.path} gcc {options}\n"
+        self.program.parent.mkdir(parents=True, exist_ok=True)
+        made = in_harness(TREE, use_library(self.test.library, self.test.options) + make
+                          + f'cp "$TMP/{name}" {shlex.quote(str(self.program))}')
+        if made.returncode != 0:
+            print(f"{self.path} is left out, as it does not build: {made.stderr[-300:]}")
+        return made.returncode == 0
+
+    def passes(self, number: int) -> bool:
+        """Whether it succeeds with that mutant, 0 being none."""
+        limit = 20 + 40 * self.seconds
+        for command in self.commands:
+            process = subprocess.Popen(
+                command, cwd=TREE, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL, start_new_session=True,
+                env={**os.environ, "OUTPUT": "output", "ACO_MUTANT": str(number)})
+            cpu = int(2 + 10 * self.seconds) if number else 600
+            resource.prlimit(process.pid, resource.RLIMIT_CPU, (cpu, cpu))
+            try:
+                status = process.wait(limit if number else 600)
+            except subprocess.TimeoutExpired:
+                status = -1
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            if status != 0:
+                return False
+        return True
+
+    def measure(self) -> bool:
+        before = time.monotonic()
+        if not self.passes(0):
+            print(f"{self.test.source} is left out, as it fails with the original")
+            return False
+        self.seconds = time.monotonic() - before
+        return True
 
 
 class Run:
-    def __init__(self, subject: Subject, order: Iterator[Mutant], count: int,
-                 listed: Listed) -> None:
-        self.order, self.count, self.listed = order, count, listed
+    def __init__(self, sample: Sample, listed: Listed, jobs: int) -> None:
+        self.sample, self.listed, self.jobs = sample, listed, jobs
         self.lock = threading.Lock()
         self.outcomes: collections.Counter[str] = collections.Counter()
-        self.killers: collections.Counter[tuple[str, str, str]] = collections.Counter()
-        self.tests = find_tests(subject.tests)
-        self.builds = [Build(variant, subject.library) for variant in VARIANTS]
+        self.killers: collections.Counter[tuple[str, str]] = collections.Counter()
+        self.programs: dict[str, list[Program]] = {}
         self.log = (WORK / "log").open("w")
 
-    def prepare(self, jobs: int) -> None:
-        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-            for build in self.builds:
-                units = {unit for test in self.tests for unit in build.units(test)}
-                list(pool.map(build.add, units))
-                list(pool.map(build.measure, self.tests))
+    def prepare(self, variants: list[list[str]]) -> None:
+        wanted: dict[Test, list[str]] = collections.defaultdict(list)
+        for file in {mutant.file for mutant in self.sample.mutants.values()}:
+            row = self.sample.row_of[file]
+            for source in row.tests:
+                for options in variants:
+                    wanted[Test(source, row.library, tuple(options))].append(file)
+        if any(":" in test.source for test in wanted):
+            subprocess.run(["./make.sh"], cwd=TREE, check=False, stdout=subprocess.DEVNULL,
+                           env={**os.environ, "OUTPUT": "output"})
+        for library, words in {(test.library, test.options) for test in wanted}:
+            made = in_harness(TREE, use_library(library, words))
+            if made.returncode != 0:
+                sys.exit(f"{library} does not build: {made.stderr}")
+        programs = [Program(test) for test in wanted]
+        with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
+            is_built = list(pool.map(Program.build, programs))
+        for program, is_good in zip(programs, is_built, strict=True):
+            if is_good and program.measure():
+                for file in wanted[program.test]:
+                    self.programs.setdefault(file, []).append(program)
 
-    def tests_for(self, build: Build, mutant: Mutant) -> list[Test]:
-        """Tests that have killed mutants of the function, then those beside it, then quick ones."""
+    def programs_for(self, mutant: Mutant) -> list[Program]:
+        """Those that have killed mutants of the file, then those beside it, then quick ones."""
         folder = os.path.dirname(mutant.file)
-        return sorted(self.tests, key=lambda test: (
-            -self.killers[mutant.file, mutant.function, test.source],
-            os.path.dirname(test.source) != (folder or "tests"), build.seconds[test.source]))
+        return sorted(self.programs.get(mutant.file, []), key=lambda program: (
+            -self.killers[mutant.file, program.test.source],
+            os.path.dirname(os.path.dirname(program.path)) != folder, program.seconds))
 
-    def judge(self, tree: pathlib.Path, mutant: Mutant) -> tuple[str, str]:
-        """`killed`, `survivor`, `the same` or `invalid`, and the test that killed it."""
-        outcome = "the same"
-        try:
-            for build in self.builds:
-                trial = Trial(build, tree, mutant)
-                for test in self.tests_for(build, mutant):
-                    has_passed = trial.run(test)
-                    if has_passed is False:
-                        self.killers[mutant.file, mutant.function, test.source] += 1
-                        return "killed", f"{test.source}, {build.variant}"
-                    if has_passed:
-                        outcome = "survivor"
-        except Invalid:
-            outcome = "invalid"
-        return outcome, ""
-
-    def work(self, tree: pathlib.Path) -> None:
-        shutil.rmtree(tree, ignore_errors=True)
-        for source in paths("*.[chS]", "tests/*.[ch]", "extra/*/*.[ch]", "extra/*/tests/*.[ch]",
-                            "runtime/*.h", "runtime/*/*.[ch]", "runtime/*/tests/*.[ch]"):
-            (tree / source).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / source, tree / source)
-        while True:
-            with self.lock:
-                mutant = None if self.valid() >= self.count else next(self.order, None)
-            if mutant is None:
-                return
-            (tree / mutant.file).write_text(mutant.text)
-            outcome, killer = self.judge(tree, mutant)
-            shutil.copy(ROOT / mutant.file, tree / mutant.file)
-            if outcome == "survivor" and is_unpromised(mutant, self.listed):
+    def judge(self, number: int) -> None:
+        mutant = self.sample.mutants[number]
+        outcome, killer = "survivor", ""
+        for program in self.programs_for(mutant):
+            if not program.passes(number) and not program.passes(number):
+                outcome, killer = "killed", program.test.source
+                with self.lock:
+                    self.killers[mutant.file, killer] += 1
+                break
+        if outcome == "survivor":
+            if is_unpromised(mutant, self.listed):
                 outcome = "unpromised"
-            self.report(mutant, outcome, killer)
+            else:
+                with self.lock:
+                    outcome = "the same" if self.sample.is_same(mutant) else outcome
+        self.report(number, mutant, outcome, killer)
 
-    def valid(self) -> int:
-        return sum(self.outcomes[o] for o in ("killed", "survivor", "unpromised"))
-
-    def report(self, mutant: Mutant, outcome: str, killer: str) -> None:
+    def report(self, number: int, mutant: Mutant, outcome: str, killer: str) -> None:
         change = f"{mutant.file}:{mutant.line}\n{mutant.file}: {mutant.function}\n" \
                  f"- {mutant.old}\n+ {mutant.new}\n"
         with self.lock:
             self.outcomes[outcome] += 1
-            self.log.write(f"{outcome} {killer}\n{change}\n")
+            self.log.write(f"{number} {outcome} {killer}\n{change}\n")
             self.log.flush()
             if outcome == "survivor":
                 print(change, flush=True)
@@ -414,7 +439,8 @@ class Run:
     def summarize(self) -> float:
         killed, survivors = self.outcomes["killed"], self.outcomes["survivor"]
         score = 100.0 * killed / max(1, killed + survivors)
-        print(", ".join(f"{n} {outcome}" for outcome, n in self.outcomes.most_common()))
+        counts = [f"{n} {outcome}" for outcome, n in self.outcomes.most_common()]
+        print(", ".join([*counts, f"{self.sample.ct_invalid} invalid"]))
         print(f"score of promised behaviour: {score:.1f} %")
         return score
 
@@ -422,13 +448,13 @@ class Run:
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-n", "--count", type=int, default=400,
-                        help="how many mutants to judge (400)")
+    parser.add_argument("-p", "--part", default="core",
+                        help="core, extra, runtime, hooks, compat or cpp (core)")
+    parser.add_argument("-n", "--count", type=int, default=200,
+                        help="how many mutants to judge (200)")
     parser.add_argument("-s", "--seed", type=int, default=1, help="of the sample (1)")
     parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count(),
                         help="how many at a time (the number of processors)")
-    parser.add_argument("--runtime", action="store_true",
-                        help="break what tasks wait by, instead of the library")
     parser.add_argument("--only", default="", metavar="TEXT",
                         help="only of functions whose FILE:FUNCTION has TEXT in it")
     return parser.parse_args()
@@ -438,18 +464,24 @@ def main() -> None:
     arguments = parse_arguments()
     os.nice(19)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    WORK.mkdir(parents=True, exist_ok=True)
     enter_tool()
     os.chdir(ROOT)
-    subject = RUNTIME if arguments.runtime else CORE
-    mutants = [mutant for file in subject.broken for mutant in mutants_of(file)]
+    rows = rows_of(arguments.part)
+    sources = {file: Source(file, (ROOT / file).read_text()) for row in rows for file in row.files}
+    mutants = [mutant for source in sources.values() for mutant in mutants_of(source)]
     listed = read_unpromised(mutants)
     chosen = [m for m in mutants if arguments.only in f"{m.file}:{m.function}"]
     if not chosen:
         sys.exit(f"no function has {arguments.only} in FILE:FUNCTION")
-    run = Run(subject, draw(chosen, arguments.seed), arguments.count, listed)
-    run.prepare(arguments.jobs)
+    for tree in (TREE, WORK / "alone"):
+        copy_project(tree)
+    sample = Sample(rows, draw(chosen, arguments.seed), arguments.count, sources)
+    sample.make(arguments.jobs)
+    run = Run(sample, listed, arguments.jobs)
+    run.prepare([PLAIN, STRESS] if arguments.part in ("core", "extra") else [PLAIN])
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        list(pool.map(run.work, [WORK / f"tree.{i}" for i in range(arguments.jobs)]))
+        list(pool.map(run.judge, sample.mutants))
     sys.exit(0 if run.summarize() >= GOAL else 1)
 
 
