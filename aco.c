@@ -16,7 +16,7 @@
  *   I5  co runs if and only if aco_gtls_co is co; it and its ancestors, which wait for it, own
  *       their stacks, each until its aco_exit()
  *   I6  co->save_stack.ptr is freed if and only if co->blocks says so; otherwise it is part of the
- *       block of co, or of the aco_t that co was copied from
+ *       block of co, or save_stack.sz is 0 from the start on: in a copy of an aco_t
  *   I7  s is not freed while s->ct_coroutines != 0: at least the number of coroutines that have
  *       started on s or were created on it
  */
@@ -26,9 +26,12 @@
 #define _GNU_SOURCE
 #endif
 
-/* Emits the functions that are inline in programs. */
+/* Emits the functions that are inline in programs; in a file that includes this one, they remain
+ * inline. */
+#ifndef ACO_H
 #define ACO_INLINE
 #include "aco.h"
+#endif
 
 #include <errno.h>
 #ifdef __ELF__
@@ -119,7 +122,8 @@ static void put_address(line_t *line, uintptr_t address)
     put_number(line, address, 16);
 }
 
-#ifdef __ELF__
+/* A file that includes this one behind system headers may have none of GNU's names. */
+#if defined(__ELF__) && (defined(__USE_GNU) || !defined(__GLIBC__))
 
 /* A program or shared library, and an address in it. */
 typedef struct {
@@ -476,9 +480,20 @@ static void tell_created(aco_t *co)
     }
 }
 
+/* A save stack in freed memory, as of a coroutine that was freed by hand, is reported here: the
+ * copies are not watched. */
+static void look_at_save_stack(const aco_t *co, size_t sz)
+{
+    const void *bad = __asan_region_is_poisoned(co->save_stack.ptr, sz);
+    if (bad != NULL) {
+        (void)*(const volatile char *)bad;
+    }
+}
+
 /* The red zones around locals are saved and restored with the frames. */
 static void tell_saved(aco_t *co, char *sp)
 {
+    look_at_save_stack(co, co->save_stack.valid_sz);
     char *low = shadow_of(sp);
     size_t sz = (size_t)(shadow_of(co->share_stack->align_highptr) - low);
     co->sanitizer_shadow = try_allocate(sz);
@@ -501,6 +516,7 @@ static void tell_acquired(aco_t *co, char *sp)
 {
     if (co->save_stack.valid_sz != 0) {
         char *low = shadow_of(sp);
+        look_at_save_stack(co, co->save_stack.valid_sz);
         copy_unwatched(low, co->sanitizer_shadow,
                        (size_t)(shadow_of(co->share_stack->align_highptr) - low));
     }
@@ -1319,7 +1335,8 @@ aco_t *aco_i_check_resume(const char *call, const aco_t *co)
                ((caller == NULL || caller->main_co == NULL) && co->main_co->main_co == NULL),
            call, co,
            "the caller is not its parent (main_co): call aco_yield() and let that resume it");
-    demand(root_of(co)->save_stack.ptr == this_thread(), call, co,
+    const void *thread = root_of(co)->save_stack.ptr;
+    demand(thread == this_thread() || thread == NULL, call, co,
            "its main coroutine belongs to another thread: resume it there, or hand it over");
     return co->main_co;
 }
@@ -1353,6 +1370,16 @@ static void prepare(aco_t *co)
     }
 }
 
+/* The memory behind an aco_t that was copied may be freed: its copy gets a block at the first save,
+ * as none fits 0 bytes. */
+static inline void disown_copied(aco_t *co)
+{
+    if (aco_unlikely(co->save_stack.ptr != (char *)co + CO_SZ) &&
+        !(co->blocks & ACO_BLOCK_SAVE_STACK)) {
+        co->save_stack.sz = 0;
+    }
+}
+
 /* Evicts the owner of `s` and restores `co`. `is_short`: as in evict(), for both copies. */
 static ALWAYS_INLINE void exchange(aco_share_stack_t *s, aco_t *co, int is_short)
 {
@@ -1374,6 +1401,7 @@ static ALWAYS_INLINE void exchange(aco_share_stack_t *s, aco_t *co, int is_short
         copy_frames(sp, save->ptr, sz, is_short ? SHORT : LONG_RESTORE);
     } else {
         co->blocks &= ~ACO_HAS_MARK; /* once started, it stays on this share stack */
+        disown_copied(co);
     }
 }
 

@@ -161,7 +161,7 @@ typedef void (*aco_cofuncp_t)(void);
 /* Private memory of a coroutine for its live frames while another one owns its share stack. */
 typedef struct {
     void *ptr;         /* the saved frames: ptr[0..valid_sz); in a main coroutine, &aco_gtls_co of
-                        * its thread */
+                        * its thread, or NULL if the program made it by hand */
     size_t sz;         /* bytes at ptr; grows when a save needs more */
     size_t valid_sz;   /* bytes saved out now; 0 in init and for the owner */
     size_t max_cpsz;   /* largest valid_sz so far: the best save_stack_sz */
@@ -412,8 +412,8 @@ int aco_on_own_stack(const void *ptr) ACO_NOT_FOLLOWED(1);
     } while (0)
 
 /* Tell the compiler that a condition usually holds, or usually does not. */
-#define aco_likely(EX) __builtin_expect(!!(EX), 1)
-#define aco_unlikely(EX) __builtin_expect(!!(EX), 0)
+#define aco_likely(EX) (__builtin_expect(!!(EX), 1))
+#define aco_unlikely(EX) (__builtin_expect(!!(EX), 0))
 
 /* ==== For bindings, debuggers and the curious ================================================ */
 
@@ -997,7 +997,7 @@ docs/porting.md says how"
 /* C++ programs may ask for warnings about C casts and about 0 as a null pointer. */
 #ifdef __cplusplus
 #define ACO_CAST(type, ptr) static_cast<type>(ptr)
-#define ACO_NULL nullptr
+#define ACO_NULL __null /* C++98 has no nullptr */
 #else
 #define ACO_CAST(type, ptr) ((type)(ptr))
 #define ACO_NULL NULL

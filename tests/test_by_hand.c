@@ -517,11 +517,45 @@ static void a_rare_deep_one_is_forgotten(void **state)
     aco_share_stack_destroy(stack);
 }
 
+static void yields_and_ends(void)
+{
+    ++*(int *)aco_get_arg();
+    aco_yield();
+    ++*(int *)aco_get_arg();
+    aco_exit();
+}
+
+static void resume_to_the_end(const instance_t *in, aco_t *main_co)
+{
+    int ct = 0;
+    aco_t *co = aco_create(main_co, in->stack, 0, yields_and_ends, &ct);
+    aco_resume(co);
+    assert_int_equal(ct, 1);
+    assert_ptr_equal(aco_get_co(), main_co);
+    aco_resume(co);
+    assert_int_equal(ct, 2);
+    assert_int_equal(co->is_end, 1);
+    aco_destroy(co);
+}
+
+/* Nothing tells their thread. */
+static void main_coroutines_made_by_hand_are_the_threads(void **state)
+{
+    const instance_t *in = (const instance_t *)*state;
+    aco_t zeroed, *made = aco_create(NULL, NULL, 0, NULL, NULL);
+    memset(&zeroed, 0, sizeof(zeroed));
+    resume_to_the_end(in, &zeroed);
+    made->save_stack.ptr = NULL;
+    resume_to_the_end(in, made);
+    aco_destroy(made);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         instance_test(an_owner_set_to_null_loses_nothing),
         instance_test(workers_by_turns_compute_what_they_should),
+        instance_test(main_coroutines_made_by_hand_are_the_threads),
         instance_test(one_that_ended_by_hand_is_not_saved_out),
         instance_test(one_with_few_frames_that_ended_by_hand_is_not_either),
         instance_test(a_share_stack_may_go_before_its_coroutines),

@@ -14,6 +14,7 @@
 # The options for a kind of processor, and what runs a program: nothing, or an emulator.
 WIDTH=() RUN=()
 DIALECTS=(c++11 c++14 c++17 c++20 gnu++11 gnu++20)
+OLD_DIALECTS=(c++98 gnu++03)
 
 check_dialect() {
     local cxx=$1 dialect=$2 source
@@ -22,6 +23,13 @@ check_dialect() {
             "$cxx" "${WIDTH[@]}" -std="$dialect" -pedantic "${WARNINGS[@]}" -I. \
             -fsyntax-only -x c++ "$source"
     done
+}
+
+# The header alone, in dialects that have no variadic macros and no `long long`, strictly.
+check_old_dialect() {
+    must "$1 ${WIDTH[*]} -std=$2: the header does not compile" "$1" "${WIDTH[@]}" -std="$2" -Wall \
+        -Wextra -Werror -I. -fsyntax-only -x c++ -include aco.h -include aco_assert_override.h \
+        /dev/null
 }
 
 c_compiler_of() {
@@ -75,7 +83,10 @@ check() {
     for dialect in "${DIALECTS[@]}"; do
         check_dialect "$cxx" "$dialect"
     done
-    echo "$what: header and library as ${DIALECTS[*]}"
+    for dialect in "${OLD_DIALECTS[@]}"; do
+        check_old_dialect "$cxx" "$dialect"
+    done
+    echo "$what: header and library as ${DIALECTS[*]}, header as ${OLD_DIALECTS[*]}"
     for level in -O0 -O2; do
         check_programs "$(c_compiler_of "$cxx")" "$cxx" "$level"
     done

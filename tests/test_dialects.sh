@@ -76,6 +76,19 @@ check_assertions() {
     done
 }
 
+# A file that includes system headers and the library is a program, in dialects with GNU's names.
+check_unity() {
+    local cc=$1 dialect
+    printf '#include <%s>\n' stdio.h string.h >"$TMP/unity.c"
+    cat test_aco_synopsis.c - >>"$TMP/unity.c" <<<'#include "aco.c"'
+    for dialect in gnu99 gnu17; do
+        must "$cc ${WIDTH[*]} -std=$dialect: aco.c in another file does not compile" "$cc" \
+            "${WIDTH[@]}" -std="$dialect" -pedantic "${C_WARNINGS[@]}" -Wno-unused-macros -I. \
+            "$TMP/unity.c" acosw.S -o "$TMP/unity" -lpthread
+        must "$cc ${WIDTH[*]} -std=$dialect: aco.c in another file fails" "${RUN[@]}" "$TMP/unity"
+    done
+}
+
 # check COMPILER OPTIONS
 check() {
     local cc=$1 what=${PROCESSOR:-$1 $2} dialect configuration options ct=0
@@ -95,6 +108,8 @@ check() {
     check_macros "$cc"
     check_assertions "$cc"
     check_assertions "$cc" -DNDEBUG
+    check_unity "$cc"
+    echo "$what: aco.c in another file"
     echo "$what: macros of the header, aco_assert_override.h with and without NDEBUG"
 }
 

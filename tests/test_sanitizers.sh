@@ -52,6 +52,7 @@ declare -rA REPORTS=(
     [use_after_free]="heap-use-after-free on .*#0 [^#]*@$CALLED"
     [use_after_return]="stack-use-after-return on .*#0 [^#]*@$CALLED"
     [use_after_return_after_resets]="stack-use-after-return on .*#0 [^#]*@$CALLED"
+    [save_stack_in_freed_memory]="heap-use-after-free on .*look_at_save_stack .*@"
     [leak]=$LEAKED
     [leak_of_main]=$LEAKED
     [leak_where_share_stack_was]=$LEAKED
@@ -61,7 +62,7 @@ declare -rA REPORTS=(
     [race]="data race .*#0 race [^#]*@$CALLED.*#0 race [^#]*@$CALLED"
 )
 readonly ADDRESS_ERRORS=(overflow_stack overflow_stack_after_restore overflow_caller_after_restore
-    overflow_heap use_after_free)
+    overflow_heap use_after_free save_stack_in_freed_memory)
 
 export UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=atexit_sleep_ms=0
 

@@ -26,6 +26,9 @@ int main(int argc, char **argv)
     if (likely(failing != 1) && unlikely(failing == -1)) {
         return 2;
     }
+    if likely (failing == -1) {
+        return 3;
+    }
     assert(evaluate(failing != 1));
     assertptr(failing == 2 ? ptr : "");
     assertalloc_bool(evaluate(failing != 3));

@@ -317,6 +317,27 @@ static NOINLINE void *run_in_main(void *error)
     return NULL;
 }
 
+static void yields_for_ever(void)
+{
+    for (;;) {
+        aco_yield();
+    }
+}
+
+/* The coroutine was moved by value, and the first one given back with its frames. */
+static NOINLINE void save_stack_in_freed_memory(void)
+{
+    aco_t *main_co = aco_create(NULL, NULL, 0, NULL, NULL);
+    aco_share_stack_t *stack = aco_share_stack_new(0);
+    aco_t *co = aco_create(main_co, stack, 4096, yields_for_ever, NULL), copy;
+    aco_t *other = aco_create(main_co, stack, 0, yields_for_ever, NULL);
+    aco_resume(co);
+    aco_resume(other);
+    copy = *co;
+    free(co);
+    aco_resume(&copy); /* save_stack_in_freed_memory */
+}
+
 static void *run_in_two_threads(void *error)
 {
     pthread_t threads[2];
@@ -363,6 +384,7 @@ static struct {
     ERROR(leak_where_share_stack_was, run_in_main),
     ERROR(leak_where_fake_stack_was, run_in_main),
     ERROR(leak_where_fake_stack_of_ended_was, run_in_main),
+    ERROR(save_stack_in_freed_memory, run_in_main),
     ERROR(race, run_in_two_threads),
 };
 
