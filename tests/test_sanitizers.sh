@@ -62,7 +62,7 @@ declare -rA REPORTS=(
     [race]="data race .*#0 race [^#]*@$CALLED.*#0 race [^#]*@$CALLED"
 )
 readonly ADDRESS_ERRORS=(overflow_stack overflow_stack_after_restore overflow_caller_after_restore
-    overflow_heap use_after_free save_stack_in_freed_memory)
+    overflow_heap use_after_free)
 
 export UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=atexit_sleep_ms=0
 
@@ -128,7 +128,8 @@ check_errors() {
     local error errors=()
     case $what in
     *address,undefined*) errors=(overflow_caller_after_restore use_after_free overflow_integer) ;;
-    *address*) errors=("${ADDRESS_ERRORS[@]}") ;;
+    *address*STRESS*) errors=("${ADDRESS_ERRORS[@]}") ;;
+    *address*) errors=("${ADDRESS_ERRORS[@]}" save_stack_in_freed_memory) ;;
     *undefined*) errors=(overflow_integer) ;;
     *thread*) errors=(race) ;;
     esac

@@ -91,15 +91,15 @@ static int64_t ask_wait_limit(int fd, fd_t *entry, int is_output, const loop_t *
 {
     uint32_t ct_closed = aco_i_moment(entry).ct_closed;
     uint32_t asked_at = __atomic_load_n(&ct_changes, __ATOMIC_ACQUIRE);
-    lock(&entry->lock); /* whose holder may set O_NONBLOCK for a moment */
+    aco_i_lock_fd(entry); /* whose holder may set O_NONBLOCK for a moment */
     int flags = aco_i_libc.fcntl(fd, F_GETFL);
-    unlock(&entry->lock);
+    aco_i_unlock_fd(entry);
     if (flags < 0 || (flags & O_NONBLOCK) != 0) {
         return 0;
     }
     int64_t timeout = timeout_of(fd, is_output ? SO_SNDTIMEO : SO_RCVTIMEO);
     timeout = timeout == 0 ? NO_DEADLINE : timeout;
-    lock(&entry->lock);
+    aco_i_lock_fd(entry);
     if (entry->moment.ct_closed == ct_closed) {
         if (!is_wait_limit_known(entry, loop)) {
             forget_wait_limit(entry);
@@ -108,7 +108,7 @@ static int64_t ask_wait_limit(int fd, fd_t *entry, int is_output, const loop_t *
         entry->asked_at = asked_at;
         entry->asked_until = aco_i_cached_until(loop);
     }
-    unlock(&entry->lock);
+    aco_i_unlock_fd(entry);
     return timeout;
 }
 
@@ -116,9 +116,9 @@ int64_t aco_i_wait_limit(int fd, fd_t *entry, int events)
 {
     const loop_t *loop = aco_i_self()->loop;
     int is_output = events != EPOLLIN;
-    lock(&entry->lock);
+    aco_i_lock_fd(entry);
     int64_t wait_limit = is_wait_limit_known(entry, loop) ? entry->wait_limit[is_output] : 0;
-    unlock(&entry->lock);
+    aco_i_unlock_fd(entry);
     wait_limit = wait_limit == 0 ? ask_wait_limit(fd, entry, is_output, loop) : wait_limit;
     return wait_limit == NO_DEADLINE ? __atomic_load_n(&aco_i_default_wait_limit, __ATOMIC_RELAXED)
                                      : wait_limit;

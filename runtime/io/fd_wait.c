@@ -13,7 +13,7 @@ static int enter(int fd, fd_t *entry, moment_t since, node_t *node, loop_t *loop
 {
     aco_task_t *woken = NULL;
     int before = errno;
-    lock(&entry->lock);
+    aco_i_lock_fd(entry);
     int result = entry->moment.ct_closed != since.ct_closed ? -1
                  : entry->moment.ct_events != since.ct_events
                      ? 1
@@ -24,7 +24,7 @@ static int enter(int fd, fd_t *entry, moment_t since, node_t *node, loop_t *loop
         enqueue(&entry->waiting, node);
     }
     int error = result < 0 ? errno : before;
-    unlock(&entry->lock);
+    aco_i_unlock_fd(entry);
     aco_i_wake_all(woken);
     errno = error;
     return result;
@@ -32,9 +32,9 @@ static int enter(int fd, fd_t *entry, moment_t since, node_t *node, loop_t *loop
 
 static void leave(fd_t *entry, node_t *node)
 {
-    lock(&entry->lock);
+    aco_i_lock_fd(entry);
     dequeue(node);
-    unlock(&entry->lock);
+    aco_i_unlock_fd(entry);
 }
 
 static size_t kind_of(int events)

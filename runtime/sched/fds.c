@@ -83,23 +83,10 @@ int aco_i_is_known(int fd)
     return part != NULL;
 }
 
-static __attribute__((noinline, cold)) void wait_for_close(const fd_t *entry)
-{
-    while (__atomic_load_n(&entry->is_closing, __ATOMIC_ACQUIRE)) {
-        aco_i_libc.sched_yield();
-    }
-}
-
 moment_t aco_i_moment(const fd_t *entry)
 {
-    for (;;) {
-        moment_t moment = {__atomic_load_n(&entry->moment.ct_closed, __ATOMIC_ACQUIRE),
-                           __atomic_load_n(&entry->moment.ct_events, __ATOMIC_ACQUIRE)};
-        if (aco_likely(!__atomic_load_n(&entry->is_closing, __ATOMIC_ACQUIRE))) {
-            return moment;
-        }
-        wait_for_close(entry);
-    }
+    return (moment_t){__atomic_load_n(&entry->moment.ct_closed, __ATOMIC_ACQUIRE),
+                      __atomic_load_n(&entry->moment.ct_events, __ATOMIC_ACQUIRE)};
 }
 
 int aco_i_sees_changes;
@@ -225,7 +212,7 @@ void aco_i_on_event(uint64_t data, uint32_t events)
 {
     fd_t *entry = aco_i_fd((int)(uint32_t)data);
     aco_task_t *woken = NULL;
-    lock(&entry->lock);
+    aco_i_lock_fd(entry);
     if (entry->moment.ct_closed == (uint32_t)(data >> 32)) {
         __atomic_store_n(&entry->moment.ct_events, entry->moment.ct_events + 1, __ATOMIC_RELEASE);
         if ((events & ~(uint32_t)(EPOLLIN | EPOLLOUT)) != 0) {
@@ -236,7 +223,7 @@ void aco_i_on_event(uint64_t data, uint32_t events)
         }
         woken = claim_waiting(entry, events, WAIT_EVENT);
     }
-    unlock(&entry->lock);
+    aco_i_unlock_fd(entry);
     aco_i_wake_all(woken);
 }
 
@@ -246,12 +233,12 @@ void aco_i_end_cached(loop_t *loop)
     loop->cached = NULL;
     while (next != NULL) {
         fd_t *entry = next;
-        lock(&entry->lock);
+        aco_i_lock_fd(entry);
         next = entry->next_cached;
         entry->is_cached = 0;
         entry->watched_until = entry->asked_until = 0;
         aco_task_t *woken = claim_waiting(entry, UINT32_MAX, WAIT_RECHECK);
-        unlock(&entry->lock);
+        aco_i_unlock_fd(entry);
         aco_i_wake_all(woken);
     }
 }
@@ -263,12 +250,12 @@ void aco_i_forget_loop(loop_t *loop)
         fd_t *part = __atomic_load_n(&parts[i], __ATOMIC_ACQUIRE);
         for (int j = 0; part != NULL && j < ENTRIES; j++) {
             aco_task_t *woken = NULL; /* tasks of other runtimes: they find another loop */
-            lock(&part[j].lock);
+            aco_i_lock_fd(&part[j]);
             if (part[j].loop == loop) {
                 forget(i * ENTRIES + j, &part[j]);
                 woken = claim_waiting(&part[j], UINT32_MAX, WAIT_EVENT);
             }
-            unlock(&part[j].lock);
+            aco_i_unlock_fd(&part[j]);
             aco_i_wake_all(woken);
         }
     }
@@ -277,23 +264,102 @@ void aco_i_forget_loop(loop_t *loop)
 
 /* ==== New and closed ========================================================================= */
 
+__thread int aco_i_ct_held_fds;
+
+/*
+ * Closing. POSIX lets signal handlers close descriptors, so
+ *   - no lock is held while the kernel closes, which may also linger;
+ *   - a handler that finds the lock held, perhaps by the thread that it interrupted, does without,
+ *     and the holder looks again;
+ *   - tasks are woken by the inbox of their loop, which looks at it soon.
+ *
+ * The waits of tasks end before the kernel closes. Until it has, others may begin to wait for the
+ * same file, and once it has, for another one under its number. Both kinds of tasks try again then.
+ */
+static void wake_by_inbox(aco_task_t *first)
+{
+    loop_t *loop = aco_i_loop;
+    if (first != NULL && loop != NULL) {
+        __atomic_store_n(&loop->switches_left, 1, __ATOMIC_RELAXED);
+    }
+    while (first != NULL) {
+        aco_task_t *task = first;
+        first = task->next;
+        aco_i_make_ready_by_inbox(task);
+    }
+}
+
+static int lock_to_close(fd_t *entry)
+{
+    if (aco_likely(aco_i_ct_held_fds == 0)) {
+        aco_i_lock_fd(entry);
+        return 1;
+    }
+    __atomic_store_n(&aco_i_ct_held_fds, aco_i_ct_held_fds + 1, __ATOMIC_RELAXED);
+    if (lock_at_once(&entry->lock)) {
+        return 1;
+    }
+    __atomic_store_n(&aco_i_ct_held_fds, aco_i_ct_held_fds - 1, __ATOMIC_RELAXED);
+    return 0;
+}
+
+/* All that wait try again; the kernel may watch another file by now. The lock is held. */
+static aco_task_t *look_again(fd_t *entry)
+{
+    if (entry->loop != NULL) {
+        entry->has_stale_items = 1;
+        entry->loop = NULL;
+        forget_file(entry);
+    }
+    return claim_waiting(entry, UINT32_MAX, WAIT_EVENT);
+}
+
+static void end_close(fd_t *entry)
+{
+    if (!lock_to_close(entry)) {
+        __atomic_store_n(&entry->missed_close, 1, __ATOMIC_SEQ_CST);
+        if (!lock_to_close(entry)) {
+            return;
+        }
+    }
+    __atomic_store_n(&entry->missed_close, 0, __ATOMIC_RELAXED);
+    aco_task_t *woken = look_again(entry);
+    aco_i_unlock_fd(entry);
+    wake_by_inbox(woken);
+}
+
+void aco_i_on_missed_close(fd_t *entry)
+{
+    KEEP_ERRNO();
+    end_close(entry);
+}
+
+/* Ends the waits for a file whose descriptor is closed, or was, unseen. The lock is held. */
+static aco_task_t *claim_for_close(fd_t *entry)
+{
+    __atomic_store_n(&entry->moment.ct_closed, entry->moment.ct_closed + 1, __ATOMIC_RELEASE);
+    return claim_waiting(entry, UINT32_MAX, WAIT_CLOSED);
+}
+
 void aco_i_adopt_fd(int fd, int is_tcp, int is_ours)
 {
     fd_t *entry = aco_i_fd(fd);
     if (entry == NULL) {
         return; /* nothing was noted of it either */
     }
-    lock(&entry->lock);
-    __atomic_store_n(&entry->moment.ct_closed, entry->moment.ct_closed + 1, __ATOMIC_RELEASE);
-    aco_task_t *woken = claim_waiting(entry, UINT32_MAX, WAIT_CLOSED); /* it was closed unseen */
+    if (!lock_to_close(entry)) {
+        end_close(entry);
+        return;
+    }
+    aco_task_t *woken = claim_for_close(entry);
     entry->has_stale_items |= entry->loop != NULL;
     entry->loop = NULL;
     forget_file(entry);
     entry->is_ours = (char)is_ours;
     __atomic_store_n(&entry->is_plain_tcp, (char)is_tcp, __ATOMIC_RELAXED);
     __atomic_store_n(&entry->drained_at, entry->moment.ct_events - 1, __ATOMIC_RELAXED);
-    unlock(&entry->lock);
-    aco_i_wake_all(woken);
+    aco_i_unlock_fd(entry);
+    wake_by_inbox(woken);
 }
 
 int aco_i_close_by(int fd, int (*fn)(void *arg), void *arg)
@@ -302,18 +368,17 @@ int aco_i_close_by(int fd, int (*fn)(void *arg), void *arg)
     if (entry == NULL) {
         return fn(arg);
     }
-    lock(&entry->lock);
-    __atomic_store_n(&entry->is_closing, 1, __ATOMIC_SEQ_CST);
-    __atomic_store_n(&entry->moment.ct_closed, entry->moment.ct_closed + 1, __ATOMIC_RELEASE);
-    aco_task_t *woken = claim_waiting(entry, UINT32_MAX, WAIT_CLOSED);
-    forget(fd, entry); /* a copy of the descriptor would keep it watched */
-    forget_file(entry);
+    if (lock_to_close(entry)) {
+        aco_task_t *woken = claim_for_close(entry);
+        forget(fd, entry); /* a copy of the descriptor would keep it watched */
+        forget_file(entry);
+        aco_i_unlock_fd(entry);
+        wake_by_inbox(woken);
+    }
     int result = fn(arg);
     KEEP_ERRNO();
     result = result < 0 && errno == EINTR ? 0 : result; /* it is closed all the same */
-    __atomic_store_n(&entry->is_closing, 0, __ATOMIC_RELEASE);
-    unlock(&entry->lock);
-    aco_i_wake_all(woken);
+    end_close(entry);
     return result;
 }
 

@@ -15,8 +15,8 @@ struct aco_i_fd_s {
     int64_t watched_until, asked_until; /* when `loop` and `wait_limit` may be wrong */
     int64_t wait_limit[2]; /* ns, for input and output, of a blocking one; 0: not known */
     fd_t *next_cached;     /* in the list of a loop */
-    lock_t lock;           /* for all but atomic fields; held while it is closed */
-    char is_closing;       /* atomic */
+    lock_t lock;           /* for all but atomic fields */
+    char missed_close;     /* a signal handler closed it while the lock was held; atomic */
     char is_ours;          /* only aco_close() closes it */
     char is_plain_tcp;     /* it had events of data alone; a short read leaves nothing; atomic */
     char is_cached;        /* in a loop's list of those that a wait has relied on */
@@ -38,15 +38,29 @@ HIDDEN int aco_i_watch_fd(int fd, fd_t *entry, loop_t *loop, aco_task_t **woken)
 /* Until when an answer that the kernel gives now counts, for tasks of a loop; 0: only now. */
 HIDDEN int64_t aco_i_cached_until(const loop_t *loop);
 
-/* Hold and release the lock, for system calls that must not be parted by another task's. */
+/* How many entries the thread holds: where it is not 0, a signal handler closes without the lock. */
+extern HIDDEN __thread int aco_i_ct_held_fds __attribute__((tls_model("initial-exec")));
+
+HIDDEN void aco_i_on_missed_close(fd_t *entry);
+
+/* Hold and release the lock of an entry. */
 static inline void aco_i_lock_fd(fd_t *entry)
 {
+    __atomic_store_n(&aco_i_ct_held_fds, aco_i_ct_held_fds + 1, __ATOMIC_RELAXED);
     lock(&entry->lock);
 }
 
 static inline void aco_i_unlock_fd(fd_t *entry)
 {
     unlock(&entry->lock);
+    __atomic_store_n(&aco_i_ct_held_fds, aco_i_ct_held_fds - 1, __ATOMIC_RELAXED);
+    if (!is_alone()) {
+        __atomic_thread_fence(
+            __ATOMIC_SEQ_CST); /* the handler sets the flag, then tries the lock */
+    }
+    if (aco_unlikely(__atomic_load_n(&entry->missed_close, __ATOMIC_RELAXED))) {
+        aco_i_on_missed_close(entry);
+    }
 }
 
 static inline void forget_wait_limit(fd_t *entry)

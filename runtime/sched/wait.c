@@ -10,14 +10,20 @@
 #include <linux/futex.h>
 #include <sys/syscall.h>
 
-/* Changes `wait` of a task from `from` to `to`, and returns whether it did. Signal handlers change
- * only waits that are parked. */
+/* Changes `wait` of a task from `from` to `to`, and returns whether it did. A single thread needs
+ * one instruction for it all the same, as signal handlers end waits, too. */
 static inline int change_wait(aco_task_t *task, int *from, int to)
 {
-    if (is_alone() && *from != WAIT_PARKED && *from != WAIT_PARKED_SHIELDED) {
-        __atomic_store_n(&task->wait, to, __ATOMIC_RELAXED);
-        return 1;
+#if defined(__x86_64__) || defined(__i386__)
+    if (is_alone()) {
+        int is_done;
+        __asm__ volatile("cmpxchgl %3, %1"
+                         : "=@ccz"(is_done), "+m"(task->wait), "+a"(*from)
+                         : "r"(to)
+                         : "memory");
+        return is_done;
     }
+#endif
     return __atomic_compare_exchange_n(&task->wait, from, to, 0, __ATOMIC_SEQ_CST,
                                        __ATOMIC_SEQ_CST);
 }

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Descriptors behind the runtime's back: flags that change between calls, numbers that get another
- * file by close(2) and dup2(2), and no number left.
+ * file by close(2) and dup2(2), signal handlers that close, and no number left.
  */
-// build: -Wl,--wrap=syscall,--wrap=aco_i_allocate
+// build: -Wl,--wrap=syscall,--wrap=aco_i_allocate,--wrap=close,--wrap=epoll_ctl
 #define _GNU_SOURCE
 #include "tasks.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -243,6 +245,148 @@ static void a_file_that_comes_back_is_seen(void **state)
     run_tasks(comes_back, NULL);
 }
 
+/* ==== Signal handlers ======================================================================== */
+
+/* At what the handler comes: after a close() of a descriptor, or while its entry is held. */
+static int signal_at_close = -1, signal_at_epoll = -1;
+static int in_handler; /* that it closes; 0: what it opens */
+
+int __real_close(int fd);
+int __wrap_close(int fd);
+int __wrap_close(int fd)
+{
+    int result = __real_close(fd);
+    if (fd == signal_at_close) {
+        signal_at_close = -1;
+        raise(SIGUSR1);
+    }
+    return result;
+}
+
+int __real_epoll_ctl(int epoll_fd, int op, int fd, struct epoll_event *event);
+int __wrap_epoll_ctl(int epoll_fd, int op, int fd, struct epoll_event *event);
+int __wrap_epoll_ctl(int epoll_fd, int op, int fd, struct epoll_event *event)
+{
+    int result = __real_epoll_ctl(epoll_fd, op, fd, event);
+    if (fd == signal_at_epoll) {
+        signal_at_epoll = -1;
+        raise(SIGUSR1);
+    }
+    return result;
+}
+
+static void closes_in_handler(int number)
+{
+    int fd = in_handler > 0 ? in_handler : open("/dev/null", O_RDONLY | O_CLOEXEC);
+    (void)number;
+    CHECK(fd >= 0 && aco_close(fd) == 0);
+}
+
+/* The handler gets the number that is being closed. */
+static void *closes_while_closing(void *arg)
+{
+    int fds[2];
+    make_pair(fds);
+    wait_for_byte(fds);
+    signal_at_close = fds[0];
+    CHECK(aco_close(fds[0]) == 0 && signal_at_close < 0);
+    CHECK_FAILS(aco_close(fds[0]), EBADF);
+    CHECK(aco_close(fds[1]) == 0);
+    return arg;
+}
+
+/* It closes what another task waits for, the entry of which is held, or that of `other`. */
+static void close_while_watching(int watched, int other)
+{
+    int fds[2], others[2];
+    make_pair(fds);
+    make_pair(others);
+    aco_task_t *task = aco_spawn(fails_by_closing, (void *)(intptr_t)fds[0]);
+    if (watched) {
+        aco_yield();
+    }
+    signal_at_epoll = other ? others[0] : fds[0];
+    in_handler = fds[0];
+    aco_task_t *second =
+        aco_spawn(other ? reads_byte : fails_by_closing, (void *)(intptr_t)signal_at_epoll);
+    CHECK(aco_join(task, NULL) == 0 && signal_at_epoll < 0);
+    CHECK(aco_write(others[1], "x", 1) == 1);
+    CHECK(aco_join(second, NULL) == 0);
+    in_handler = 0;
+    CHECK_FAILS(fcntl(fds[0], F_GETFD), EBADF);
+    CHECK(aco_close(fds[1]) == 0);
+    close_all(others, 2);
+}
+
+static void *closes_while_others_watch(void *arg)
+{
+    close_while_watching(0, 0);
+    close_while_watching(0, 1);
+    close_while_watching(1, 0);
+    close_while_watching(1, 1);
+    return arg;
+}
+
+static void signal_handlers_close(void **state)
+{
+    struct sigaction action = {.sa_handler = closes_in_handler}, former;
+    (void)state;
+    assert_int_equal(sigaction(SIGUSR1, &action, &former), 0);
+    run_tasks(closes_while_closing, NULL);
+    run_tasks(closes_while_others_watch, NULL);
+    assert_int_equal(sigaction(SIGUSR1, &former, NULL), 0);
+}
+
+/* A close lingers on one thread, while another one has the number again. */
+static void *closes_slowly(void *arg)
+{
+    CHECK(aco_close((int)(intptr_t)arg) == 0);
+    return NULL;
+}
+
+static volatile int may_go_on;
+
+static void waits_in_handler(int number)
+{
+    (void)number;
+    __atomic_store_n(&may_go_on, 1, __ATOMIC_SEQ_CST);
+    while (__atomic_load_n(&may_go_on, __ATOMIC_SEQ_CST) == 1) {
+        usleep(100);
+    }
+}
+
+static void *uses_a_number_that_is_being_closed(void *arg)
+{
+    int fds[2], again[2];
+    aco_task_t *task = NULL;
+    aco_task_options_t options = {.thread = ACO_THREAD(1)};
+    make_pair(fds);
+    may_go_on = 0;
+    signal_at_close = fds[0];
+    CHECK(aco_go_with(&options, closes_slowly, (void *)(intptr_t)fds[0], &task) == 0);
+    while (__atomic_load_n(&may_go_on, __ATOMIC_SEQ_CST) == 0) {
+        usleep(100);
+    }
+    make_pair(again);
+    CHECK(again[0] == fds[0]);
+    wait_for_byte(again);
+    __atomic_store_n(&may_go_on, 2, __ATOMIC_SEQ_CST);
+    CHECK(aco_join(task, NULL) == 0);
+    wait_for_byte(again);
+    close_all(again, 2);
+    CHECK(aco_close(fds[1]) == 0);
+    return arg;
+}
+
+static void a_close_that_lingers_holds_up_no_other(void **state)
+{
+    struct sigaction action = {.sa_handler = waits_in_handler}, former;
+    (void)state;
+    assert_int_equal(sigaction(SIGUSR1, &action, &former), 0);
+    run_tasks_on(2, uses_a_number_that_is_being_closed, NULL);
+    assert_int_equal(sigaction(SIGUSR1, &former, NULL), 0);
+}
+
 /* ==== No memory ============================================================================== */
 
 static void *lacks_memory(void *arg)
@@ -321,6 +465,8 @@ int main(void)
         cmocka_unit_test(flags_count_from_call_to_call),
         cmocka_unit_test(a_reused_number_is_a_new_file),
         cmocka_unit_test(a_file_that_comes_back_is_seen),
+        cmocka_unit_test(signal_handlers_close),
+        cmocka_unit_test(a_close_that_lingers_holds_up_no_other),
         cmocka_unit_test(missing_memory_is_told),
         cmocka_unit_test(a_missing_number_is_told),
     };
