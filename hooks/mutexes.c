@@ -235,6 +235,7 @@ int hook_pthread_mutex_lock(pthread_mutex_t *mutex)
     if (!is_in_task() || is_left_to_libc(kind = kind_of(mutex))) {
         return real_pthread_mutex_lock(mutex);
     }
+    aco_i_spend_call();
     int error = is_awaited(mutex) ? EBUSY : try_kind(mutex, kind);
     return error != EBUSY ? error : wait_in_any_case(mutex);
 }
@@ -247,6 +248,7 @@ int aco_i_lock_mutex(pthread_mutex_t *mutex)
 static int lock_until(pthread_mutex_t *mutex, clockid_t clock, const struct timespec *time)
 {
     limit_t limit = {time, clock};
+    aco_i_spend_call();
     return wait_for(mutex, &limit);
 }
 

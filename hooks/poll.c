@@ -111,6 +111,7 @@ static int ppoll_in_task(struct pollfd *fds, nfds_t ct, const struct timespec *t
                          const sigset_t *mask)
 {
     ppoll_t p = {{ask_ppoll, mask, NULL, ct}, fds};
+    aco_i_spend_call();
     int result = ask_ppoll(&p.many);
     if (result != 0) {
         return result;
@@ -226,6 +227,7 @@ static int table_sz(void)
 static int select_in_task(int ct, long *in, long *out, long *except, int64_t until,
                           const sigset_t *mask)
 {
+    aco_i_spend_call();
     int most = ct > FD_SETSIZE ? table_sz() : ct;
     ct = ct < most ? ct : most;
     select_t s = {.many = {ask_select, mask, NULL, 0}, .ct = ct, .sets = {in, out, except}};
@@ -314,6 +316,7 @@ static int epoll_in_task(int fd, struct epoll_event *events, int ct, int64_t unt
     epoll_t e = {.many = {ask_epoll, mask, e.fds, 1}, .fds = {{fd, POLLIN, 0}}};
     e.events = events;
     e.ct = ct;
+    aco_i_spend_call();
     int result = ask_epoll(&e.many);
     return result == 0 && until != 0 ? wait_for_many(&e.many, until) : result;
 }

@@ -64,6 +64,7 @@ static int try_write(void *rwlock)
 static int lock_to_read(pthread_rwlock_t *rwlock, const limit_t *limit)
 {
     static const lockable_t reader = {try_read, NULL, 1, FOR_RWLOCK};
+    aco_i_spend_call();
     if (is_mine(rwlock)) {
         return EDEADLK;
     }
@@ -80,6 +81,7 @@ static int lock_to_read(pthread_rwlock_t *rwlock, const limit_t *limit)
 static int lock_to_write(pthread_rwlock_t *rwlock, const limit_t *limit)
 {
     static const lockable_t writer = {try_write, NULL, 0, FOR_RWLOCK};
+    aco_i_spend_call();
     if (is_mine(rwlock)) {
         return EDEADLK;
     }

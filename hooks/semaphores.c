@@ -37,6 +37,7 @@ static int take(sem_t *semaphore, clockid_t clock, const struct timespec *time)
 {
     static const lockable_t kind = {try, NULL, 1, FOR_SEMAPHORE};
     limit_t limit = {time, clock};
+    aco_i_spend_call();
     int error = is_awaited(semaphore) ? EBUSY : try(semaphore);
     error = error == EBUSY ? aco_i_obtain(&kind, semaphore, &limit) : error;
     return error == 0 ? 0 : (int)refuse(error);

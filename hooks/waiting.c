@@ -213,6 +213,9 @@ int aco_i_obtain(const lockable_t *kind, void *object, const limit_t *limit)
     aco_task_t *next = error != 0 || kind->is_shared ? claim_first(bucket, object) : NULL;
     unlock_bucket(bucket);
     make_all_ready(next, aco_i_make_ready);
+    if (error != 0) {
+        aco_i_rest();
+    }
     return error;
 }
 

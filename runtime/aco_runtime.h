@@ -27,7 +27,13 @@
  *
  * Rules
  *   - A task stays on the thread on which it starts. Tasks of one thread run in turn: between two
- *     calls that wait, a task is alone on its thread.
+ *     calls that may wait, a task is alone on its thread.
+ *   - A call that may wait, but need not, is one of some 100 that a task has in its turn: after
+ *     these, or after 1 ms, the next one begins by letting others run, as aco_yield() does. This
+ *     is no wait, so it does not fail. Calls named `*_try_*` do not wait, nor do unlocks and
+ *     releases.
+ *   - The third wait in a row that fails at once, as its task is late or cancelled, takes 1 ms, and
+ *     so does each that follows: loops that try again in spite of that don't keep the thread.
  *   - A wait fails with ETIMEDOUT once the deadline of its task has passed, and with ECANCELED once
  *     the task was cancelled. Nothing of the call has happened then, unless its contract says so.
  *     A call that need not wait may succeed all the same.

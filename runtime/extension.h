@@ -67,6 +67,25 @@ SHARED void aco_i_make_ready(aco_task_t *task);
 /* Does the same, in signal handlers, too. */
 SHARED void aco_i_make_ready_by_inbox(aco_task_t *task);
 
+/* ---- sched/loop.c ---- */
+
+#define ACO_I_CALLS_A_ROUND 32u
+
+SHARED void aco_i_end_round(loop_t *loop);
+
+/*
+ * Counts a call that may wait, before it does anything: each such call calls it. A task that has
+ * used up its budget lets others run: some 100 calls, or 1 ms since the loop's last look. This is
+ * no wait, so it does not fail. Nothing happens outside of tasks, and in signal handlers.
+ */
+static inline void aco_i_spend_call(void)
+{
+    loop_t *loop = aco_i_loop;
+    if (loop != NULL && aco_unlikely(--loop->calls_left == 0)) {
+        aco_i_end_round(loop);
+    }
+}
+
 /* ---- sched/fds.c ---- */
 
 /* The entry of a descriptor; NULL with EBADF or ENOMEM. */
@@ -89,6 +108,14 @@ SHARED outcome_t aco_i_wait(aco_task_t *task);
 
 /* Does the same, but until a point in time at most: WAIT_NONE if that has come. */
 SHARED outcome_t aco_i_wait_until(aco_task_t *task, int64_t until);
+
+/* Turns the end of a wait into a result: 0 for WAIT_EVENT, or else -1 with errno. The task is in no
+ * queue any more. */
+SHARED int aco_i_result(outcome_t outcome);
+
+/* Called by what fails without aco_i_result(), at its end: a wait that has failed at once, as the
+ * task is cancelled or late, takes 1 ms from the third one in a row on, so that others run. */
+SHARED void aco_i_rest(void);
 
 /* ---- io/fd_hints.c ---- */
 

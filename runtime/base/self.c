@@ -15,15 +15,6 @@ handling_t *aco_i_handling(void)
     return aco_i_exceptions != NULL ? aco_i_exceptions() : NULL;
 }
 
-int aco_i_result(outcome_t outcome)
-{
-    if (outcome == WAIT_EVENT) {
-        return 0;
-    }
-    errno = outcome == WAIT_DEADLINE ? ETIMEDOUT : outcome == WAIT_CANCELLED ? ECANCELED : EPIPE;
-    return -1;
-}
-
 uint64_t aco_i_new_id(void)
 {
     static atomic_uint64_t last;

@@ -108,9 +108,6 @@ static inline int is_moved(const aco_task_t *self, const void *ptr)
  * waits. */
 HIDDEN int aco_i_is_on_shared_stack(const aco_task_t *self, const void *ptr);
 
-/* Turns the end of a wait into a result: 0 for WAIT_EVENT, or else -1 with errno. */
-SHARED int aco_i_result(outcome_t outcome);
-
 /* The exceptions that the calling thread handles; NULL in a program without C++. */
 HIDDEN handling_t *aco_i_handling(void);
 

@@ -82,6 +82,7 @@ struct aco_task_s {
     char has_token;    /* atomic: aco_unpark() came before aco_park() */
     char is_unhooked;  /* hooks pass its calls on to libc */
     char starts_later; /* it has a timer before it has a stack */
+    char ct_hopeless;  /* waits in a row that failed at once, as it is cancelled or late; 3: more */
     int ct_shields;
     int64_t deadline; /* 0: a thread without one */
     uint32_t timer;   /* index in the heap; 0: none is set */
@@ -163,13 +164,18 @@ struct loop_s {
     aco_task_t *first_starved, *last_starved; /* they start when there is a stack */
     int64_t retry_at;                         /* when the first of them tries again */
     unsigned switches_left; /* until the loop looks at what has happened outside */
-    aco_task_t *resumed;    /* the task that the running one resumes by way of the loop */
-    aco_task_t *resumers;   /* tasks that go on when those that they resumed wait, the last first */
-    int is_asleep;          /* atomic; to wake the loop, set it to 0 and write to event_fd */
-    aco_task_t *inbox;      /* atomic: tasks made ready by other threads, the last one first */
-    int *error;             /* errno of its thread */
-    handling_t *handling;   /* by its thread; NULL in a program without C++ */
-    int64_t now;            /* at the last look */
+    unsigned calls_left;    /* of the running task, until its budget is looked at */
+    unsigned ct_rounds;     /* how often that was, since the switch number `rounds_of` */
+    uint64_t rounds_of;
+    uint64_t mask;        /* the signals that the thread blocks while no handler runs */
+    char knows_mask;      /* 0: `mask` is to be read at the next look */
+    aco_task_t *resumed;  /* the task that the running one resumes by way of the loop */
+    aco_task_t *resumers; /* tasks that go on when those that they resumed wait, the last first */
+    int is_asleep;        /* atomic; to wake the loop, set it to 0 and write to event_fd */
+    aco_task_t *inbox;    /* atomic: tasks made ready by other threads, the last one first */
+    int *error;           /* errno of its thread */
+    handling_t *handling; /* by its thread; NULL in a program without C++ */
+    int64_t now;          /* at the last look */
     aco_t *main_co;
     void (*enter)(void); /* the entry of coroutines that run tasks */
     runtime_t *runtime;

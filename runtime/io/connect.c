@@ -75,6 +75,7 @@ ssize_t aco_sendfile(int fd, int in, int64_t *offset, size_t sz)
     moment_t moment;
     int before = errno;
     do {
+        aco_i_spend_call();
         s.sz = sz - s.call.done < FILE_CHUNK ? sz - s.call.done : FILE_CHUNK;
         fetch(in, offset);
         ssize_t result = until_done(&s.call, EPOLLOUT, try_sendfile, &moment);
@@ -112,6 +113,7 @@ static ssize_t try_accept(call_t *call)
 
 int aco_i_accept(int fd, struct sockaddr *addr, socklen_t *addr_sz, int flags, int is_ours)
 {
+    aco_i_spend_call();
     call_t call = {.fd = fd, .entry = aco_i_fd(fd), .addr = addr, .addr_sz = addr_sz};
     if (!is_in_task() || call.entry == NULL || (flags & ~(SOCK_CLOEXEC | SOCK_NONBLOCK)) != 0) {
         return lacks_entry(&call) ? -1 : aco_i_libc.accept4(fd, addr, addr_sz, flags);
@@ -173,6 +175,7 @@ static int wait_for_queue(call_t *call, moment_t since)
 
 int aco_connect(int fd, const struct sockaddr *addr, socklen_t addr_sz)
 {
+    aco_i_spend_call();
     call_t call = {.fd = fd, .entry = aco_i_fd(fd), .addr_sz = &addr_sz};
     call.addr = (struct sockaddr *)(uintptr_t)addr;
     if (!is_in_task() || call.entry == NULL) {

@@ -177,6 +177,7 @@ static int poll_by(struct pollfd *fds, polled_t *places, nfds_t ct, int64_t unti
 
 int aco_i_poll(struct pollfd *fds, nfds_t ct, int64_t until)
 {
+    aco_i_spend_call();
     int now = poll_now(fds, ct);
     if (now != 0) {
         return now;
@@ -199,9 +200,12 @@ int aco_poll(struct pollfd *fds, nfds_t ct, int timeout)
     if (aco_self() == NULL) {
         return aco_i_libc.poll(fds, ct, timeout);
     }
+    if (timeout == 0) {
+        aco_i_spend_call();
+        return poll_now(fds, ct);
+    }
     int64_t ns = (int64_t)timeout * 1000000;
-    return timeout == 0 ? poll_now(fds, ct)
-                        : aco_i_poll(fds, ct, timeout < 0 ? NO_DEADLINE : aco_i_after(ns));
+    return aco_i_poll(fds, ct, timeout < 0 ? NO_DEADLINE : aco_i_after(ns));
 }
 
 int aco_wait_fd(int fd, int events)

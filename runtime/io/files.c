@@ -199,6 +199,7 @@ ssize_t aco_i_file_write(int fd, const struct iovec *iov, int ct, int64_t offset
 
 ssize_t aco_pread(int fd, void *buffer, size_t sz, int64_t offset)
 {
+    aco_i_spend_call();
     struct iovec iov = {buffer, sz};
     if (offset < 0) {
         errno = EINVAL;
@@ -209,6 +210,7 @@ ssize_t aco_pread(int fd, void *buffer, size_t sz, int64_t offset)
 
 ssize_t aco_pwrite(int fd, const void *buffer, size_t sz, int64_t offset)
 {
+    aco_i_spend_call();
     struct iovec iov = {(void *)(uintptr_t)buffer, sz};
     if (offset < 0) {
         errno = EINVAL;
@@ -258,6 +260,7 @@ static void discard_opening(void *arg)
 
 int aco_open(const char *path, int flags, ...)
 {
+    aco_i_spend_call();
     va_list args;
     va_start(args, flags);
     mode_t mode = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE
@@ -311,6 +314,7 @@ static void *do_fsync(void *arg)
 
 int aco_fsync(int fd)
 {
+    aco_i_spend_call();
     void *ignored;
     syncing_t *s = (syncing_t *)aco_i_allocate(sizeof(*s));
     if (s == NULL) {

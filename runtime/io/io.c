@@ -280,6 +280,7 @@ static ssize_t peek_whole(call_t *call, ssize_t result, size_t sz, try_t try)
 static ssize_t receive_rest(call_t *call, ssize_t result, size_t sz, try_t try)
 {
     for (call->done = (size_t)result; call->done < sz;) {
+        aco_i_spend_call();
         moment_t moment = aco_i_moment(call->entry);
         result = is_at_end(call) ? 0 : try(call);
         if (result > 0) {
@@ -383,6 +384,7 @@ static __attribute__((noinline)) ssize_t read_generally(int fd, void *buf, size_
 
 ssize_t aco_read(int fd, void *buf, size_t sz)
 {
+    aco_i_spend_call();
     fd_t *entry = simple_entry(fd);
     ssize_t result = entry != NULL && sz != 0 ? receive_simply(fd, entry, buf, sz) : GENERAL_WAY;
     return result == GENERAL_WAY ? read_generally(fd, buf, sz) : result;
@@ -390,6 +392,7 @@ ssize_t aco_read(int fd, void *buf, size_t sz)
 
 ssize_t aco_readv(int fd, const struct iovec *iov, int ct)
 {
+    aco_i_spend_call();
     call_t call = {.fd = fd, .entry = aco_i_fd(fd), .iov = iov, .iov_ct = ct};
     if (!is_in_task() || call.entry == NULL || !may_wait_for(iov, ct)) {
         return lacks_entry(&call) ? -1 : aco_i_libc.readv(fd, iov, ct);
@@ -407,6 +410,7 @@ static int has_waited_for_none(const call_t *call)
 ssize_t aco_recvfrom(int fd, void *buf, size_t sz, int flags, struct sockaddr *addr,
                      socklen_t *addr_sz)
 {
+    aco_i_spend_call();
     struct iovec iov = {buf, sz};
     call_t call = {.fd = fd, .flags = flags, .entry = aco_i_fd(fd), .iov = &iov, .iov_ct = 1};
     call.addr = addr;
@@ -428,6 +432,7 @@ ssize_t aco_recvfrom(int fd, void *buf, size_t sz, int flags, struct sockaddr *a
 
 ssize_t aco_recv(int fd, void *buf, size_t sz, int flags)
 {
+    aco_i_spend_call();
     fd_t *entry = flags == 0 && sz != 0 ? simple_entry(fd) : NULL;
     ssize_t result = entry != NULL ? receive_simply(fd, entry, buf, sz) : GENERAL_WAY;
     return result == GENERAL_WAY ? aco_recvfrom(fd, buf, sz, flags, NULL, NULL) : result;
@@ -435,6 +440,7 @@ ssize_t aco_recv(int fd, void *buf, size_t sz, int flags)
 
 ssize_t aco_recvmsg(int fd, struct msghdr *msg, int flags)
 {
+    aco_i_spend_call();
     call_t call = {.fd = fd, .flags = flags, .entry = aco_i_fd(fd), .msg = msg};
     if (!is_in_task() || call.entry == NULL) {
         return lacks_entry(&call) ? -1 : aco_i_libc.recvmsg(fd, msg, flags);
@@ -521,6 +527,7 @@ static inline ssize_t send_whole(call_t *call, size_t sz, try_t try)
     moment_t moment;
     int before = errno;
     do {
+        aco_i_spend_call();
         ssize_t result = until_done(call, EPOLLOUT, try, &moment);
         if (result < 0) {
             errno = call->done != 0 ? before : errno;
@@ -566,6 +573,7 @@ static __attribute__((noinline)) ssize_t write_generally(int fd, const void *buf
 
 ssize_t aco_write(int fd, const void *buf, size_t sz)
 {
+    aco_i_spend_call();
     size_t done;
     ssize_t result = send_simply(fd, buf, sz, 0, &done);
     return result == GENERAL_WAY ? write_generally(fd, buf, sz, done) : result;
@@ -595,6 +603,7 @@ static __attribute__((noinline)) ssize_t send_generally(int fd, const void *buf,
 
 ssize_t aco_send(int fd, const void *buf, size_t sz, int flags)
 {
+    aco_i_spend_call();
     size_t done;
     ssize_t result = send_simply(fd, buf, sz, flags, &done);
     return result == GENERAL_WAY ? send_generally(fd, buf, sz, flags, done) : result;

@@ -81,6 +81,7 @@ int aco_i_wait_for_child(pid_t pid, int options)
 
 pid_t aco_waitpid(pid_t pid, int *status, int options)
 {
+    aco_i_spend_call();
     if (aco_self() == NULL || (options & WNOHANG) != 0) {
         return aco_i_libc.waitpid(pid, status, options);
     }
@@ -95,6 +96,7 @@ pid_t aco_waitpid(pid_t pid, int *status, int options)
 
 int aco_wait_signal(const sigset_t *set, siginfo_t *info)
 {
+    aco_i_spend_call();
     static const struct timespec at_once;
     need(set, "aco_wait_signal", "there are no signals: pass the address of a sigset_t");
     if (aco_self() == NULL) {

@@ -16,6 +16,7 @@ __attribute__((visibility("hidden"))) void aco_i_tell_evicted(const struct aco_s
 
 #include <errno.h>
 #include <linux/futex.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -23,6 +24,10 @@ __attribute__((visibility("hidden"))) void aco_i_tell_evicted(const struct aco_s
 #define SWITCHES_A_TURN 64u
 #define SAMPLE_EVERY 20000000 /* ns at least between two wakes whose delays are counted */
 #define SAMPLE_RETRY 1000000  /* ns between two searches for one */
+#define ROUNDS_A_TURN 3u      /* rounds of calls before a task lets others run */
+#define TURN_TIME 1000000     /* ns since the last look after which it does so, too */
+#define REST_TIME 1000000     /* ns */
+#define HOPELESS 3            /* waits in a row that failed at once before each takes REST_TIME */
 
 /* ==== Ready tasks ============================================================================ */
 
@@ -46,6 +51,7 @@ static inline void retry_starved(loop_t *loop)
 static inline void set_running(loop_t *loop, aco_task_t *task)
 {
     loop->running = task;
+    loop->calls_left = ACO_I_CALLS_A_ROUND;
     loop->switches_left--;
     loop->counts.ct_switches++;
     task->state = TASK_RUNNING;
@@ -272,8 +278,11 @@ outcome_t aco_i_wait(aco_task_t *task)
     }
     int must_end = task->ct_shields == 0 && __atomic_load_n(&task->is_cancelled, __ATOMIC_SEQ_CST);
     int is_late = task->deadline <= loop->now;
-    if (!((must_end && aco_i_claim(task, WAIT_CANCELLED)) ||
-          (is_late && aco_i_claim(task, WAIT_DEADLINE)))) {
+    if ((must_end && aco_i_claim(task, WAIT_CANCELLED)) ||
+        (is_late && aco_i_claim(task, WAIT_DEADLINE))) {
+        task->ct_hopeless = (char)(task->ct_hopeless < HOPELESS ? task->ct_hopeless + 1 : HOPELESS);
+    } else {
+        task->ct_hopeless = 0;
         if (task->deadline != NO_DEADLINE) {
             aco_i_set_timer(task, task->deadline);
         }
@@ -300,6 +309,101 @@ outcome_t aco_i_wait_until(aco_task_t *task, int64_t until)
     outcome_t outcome = aco_i_wait(task);
     task->deadline = outer;
     return outcome == WAIT_DEADLINE ? WAIT_NONE : outcome;
+}
+
+/* ==== Budgets ================================================================================ */
+
+/* The thread's blocked signals, as the kernel's first 64. Hooks and libc are left out. */
+static uint64_t blocked_signals(void)
+{
+    uint64_t mask = 0;
+    KEEP_ERRNO();
+    syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &mask, sizeof(mask));
+    return mask;
+}
+
+/* Whether a signal handler may be the caller, which must not switch: it may have interrupted
+ * malloc(). While it runs, its signal is blocked. If a task has changed the mask, the loop learns
+ * that at its next look. */
+static int may_be_in_handler(loop_t *loop)
+{
+    if (blocked_signals() == loop->mask) {
+        return 0;
+    }
+    loop->knows_mask = 0;
+    return 1;
+}
+
+/* Puts the running task at the end of the ready queue. */
+static void switch_to_others(loop_t *loop, aco_task_t *task)
+{
+    aco_t *co = aco_get_co();
+    task->suspended = co;
+    task->state = TASK_READY;
+    task->error = *loop->error;
+    if (co != task->co) {
+        suspend_inner(loop, co);
+    } else {
+        aco_yield();
+    }
+}
+
+static void let_others_run(loop_t *loop, aco_task_t *task)
+{
+    if (is_handling(loop)) {
+        handling_t mine = *loop->handling;
+        memset(loop->handling, 0, sizeof(mine));
+        switch_to_others(loop, task);
+        *loop->handling = mine;
+    } else {
+        switch_to_others(loop, task);
+    }
+}
+
+/* This wait disregards the task's deadline, and that it is cancelled. */
+void aco_i_rest(void)
+{
+    aco_task_t *task = aco_i_self();
+    if (task->ct_hopeless != HOPELESS || may_be_in_handler(task->loop)) {
+        return;
+    }
+    KEEP_ERRNO();
+    int64_t outer = task->deadline;
+    task->ct_shields++;
+    task->deadline = aco_i_after(REST_TIME);
+    aco_i_open_wait(task, FOR_SLEEP);
+    aco_i_wait(task);
+    task->deadline = outer;
+    task->ct_shields--;
+    task->ct_hopeless = HOPELESS - 1;
+}
+
+int aco_i_result(outcome_t outcome)
+{
+    if (outcome == WAIT_EVENT) {
+        return 0;
+    }
+    aco_i_rest();
+    errno = outcome == WAIT_DEADLINE ? ETIMEDOUT : outcome == WAIT_CANCELLED ? ECANCELED : EPIPE;
+    return -1;
+}
+
+__attribute__((noinline, cold)) void aco_i_end_round(loop_t *loop)
+{
+    aco_task_t *task = loop->running;
+    loop->calls_left = ACO_I_CALLS_A_ROUND;
+    if (loop->rounds_of != loop->counts.ct_switches) {
+        loop->rounds_of = loop->counts.ct_switches;
+        loop->ct_rounds = 0;
+    }
+    loop->ct_rounds++;
+    int is_late = aco_i_clock() - loop->now >= TURN_TIME;
+    int is_over = loop->ct_rounds >= ROUNDS_A_TURN && loop->first_ready != NULL;
+    if (task == NULL || !(is_late || is_over) || may_be_in_handler(loop)) {
+        return;
+    }
+    loop->switches_left = is_late ? 0 : loop->switches_left;
+    let_others_run(loop, task);
 }
 
 /* ==== The loop =============================================================================== */
@@ -353,6 +457,8 @@ static INLINE aco_task_t *switch_to(loop_t *loop, aco_task_t *task)
             task->suspended = task->co;
             push_ready(loop, task);
         }
+    } else if (task->state == TASK_READY) { /* its budget is spent */
+        push_ready(loop, task);
     } else if (task->state == TASK_IN_CHILD) {
         loop->running = task; /* end_task() reads it */
         run_in_child(task->co);
@@ -447,6 +553,10 @@ static void run_ready(loop_t *loop, int64_t most)
 {
     const aco_task_t *last_before = loop->first_ready != NULL ? loop->last_ready : NULL;
     aco_i_look(loop, most);
+    if (aco_unlikely(!loop->knows_mask)) {
+        loop->mask = blocked_signals();
+        loop->knows_mask = 1;
+    }
     loop->turn_began = loop->first_ready != NULL ? loop->now : 0;
     loop->switches_left = SWITCHES_A_TURN;
     if (loop->now >= loop->seen_at) {

@@ -193,6 +193,7 @@ static int join(aco_task_t *task, aco_task_t *self, void **result)
 
 int aco_join(aco_task_t *task, void **result)
 {
+    aco_i_spend_call();
     if (task == NULL || !task->is_joinable) {
         aco_i_misuse_of("aco_join", "no task to be joined: pass what aco_spawn() returned, once");
     }
@@ -215,6 +216,7 @@ int aco_join(aco_task_t *task, void **result)
 
 int aco_park(void)
 {
+    aco_i_spend_call();
     aco_task_t *self = aco_i_self();
     aco_i_open_wait(self, FOR_PARK);
     if (__atomic_exchange_n(&self->has_token, 0, __ATOMIC_SEQ_CST) && aco_i_close_wait(self)) {
@@ -237,6 +239,7 @@ int64_t aco_deadline(void)
 
 int aco_sleep(int64_t ns)
 {
+    aco_i_spend_call();
     aco_task_t *self = aco_i_self();
     if (self->loop == NULL) {
         struct timespec left = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
@@ -256,6 +259,9 @@ aco_i_scope_t aco_i_enter_within(int64_t ns)
         int64_t deadline = aco_i_after(ns);
         scope.deadline = scope.task->deadline;
         scope.task->deadline = deadline < scope.deadline ? deadline : scope.deadline;
+        if (scope.deadline > scope.task->loop->now && !scope.task->is_cancelled) {
+            scope.task->ct_hopeless = 0; /* another deadline than that which failed */
+        }
     }
     return scope;
 }

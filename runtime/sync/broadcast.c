@@ -142,6 +142,7 @@ static int take(aco_broadcast_t *broadcast, uint64_t *position, void *item)
 
 int aco_broadcast_recv(aco_broadcast_t *broadcast, uint64_t *position, void *item)
 {
+    aco_i_spend_call();
     need(broadcast, "aco_broadcast_recv", no_broadcast);
     need(position, "aco_broadcast_recv", "there is no position: pass the address of one");
     if (broadcast->item_sz != 0) {

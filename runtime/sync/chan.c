@@ -284,11 +284,13 @@ static __attribute__((noinline)) int pass(aco_chan_t *chan, void *item, int is_s
 
 int aco_chan_send(aco_chan_t *chan, const void *item)
 {
+    aco_i_spend_call();
     return pass(chan, (void *)(uintptr_t)item, 1, 1);
 }
 
 int aco_chan_recv(aco_chan_t *chan, void *item)
 {
+    aco_i_spend_call();
     return pass(chan, item, 0, 1);
 }
 
@@ -507,6 +509,9 @@ int aco_select(aco_case_t *cases, size_t ct, int wait)
     size_t ct_valid = 0, ct_invalid = 0;
     if (cases == NULL && ct != 0) {
         aco_i_misuse_of("aco_select", "there are no cases: pass an array of `ct`");
+    }
+    if (wait) {
+        aco_i_spend_call();
     }
     for (size_t i = 0; i < ct; i++) {
         if (cases[i].chan != NULL) {

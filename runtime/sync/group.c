@@ -76,6 +76,7 @@ static void free_group(aco_group_t *group)
 
 int aco_i_group_join(aco_group_t *group, void **word)
 {
+    aco_i_spend_call();
     need(group, "aco_group_join", no_group);
     need(word, "aco_i_group_join", "there is no place for the word: pass its address");
     if (aco_i_self()->group == group) {

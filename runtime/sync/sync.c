@@ -205,6 +205,7 @@ static __attribute__((noinline)) int lock_slowly(aco_mutex_t *mutex)
 
 int aco_mutex_lock(aco_mutex_t *mutex)
 {
+    aco_i_spend_call();
     need(mutex, "aco_mutex_lock", no_mutex);
     const aco_task_t *self = running_task();
     return self != NULL && try_lock(mutex, owner_for(self)) ? 0 : lock_slowly(mutex);
@@ -358,11 +359,13 @@ static int enter(const char *call, aco_rwlock_t *rwlock, size_t kind, int may_wa
 
 int aco_rwlock_read_lock(aco_rwlock_t *rwlock)
 {
+    aco_i_spend_call();
     return enter("aco_rwlock_read_lock", rwlock, READER, 1);
 }
 
 int aco_rwlock_write_lock(aco_rwlock_t *rwlock)
 {
+    aco_i_spend_call();
     return enter("aco_rwlock_write_lock", rwlock, WRITER, 1);
 }
 
@@ -399,6 +402,7 @@ int aco_rwlock_unlock(aco_rwlock_t *rwlock)
 
 int aco_cond_wait(aco_cond_t *cond, aco_mutex_t *mutex)
 {
+    aco_i_spend_call();
     need(cond, "aco_cond_wait", no_cond);
     need(mutex, "aco_cond_wait", no_mutex);
     aco_task_t *self = self_with_id();
@@ -471,6 +475,7 @@ static int take_one(aco_semaphore_t *semaphore)
 
 int aco_semaphore_acquire(aco_semaphore_t *semaphore)
 {
+    aco_i_spend_call();
     need(semaphore, "aco_semaphore_acquire", no_semaphore);
     if (take_one(semaphore)) {
         return 0;
@@ -539,6 +544,7 @@ int aco_wait_group_done(aco_wait_group_t *wait_group)
 
 int aco_wait_group_wait(aco_wait_group_t *wait_group)
 {
+    aco_i_spend_call();
     need(wait_group, "aco_wait_group_wait", no_wait_group);
     lock(&wait_group->lock);
     if (wait_group->ct == 0) {

@@ -145,6 +145,7 @@ typedef struct {
     aco_task_t *task;
     long no;              /* from 1 */
     int64_t cancelled_at; /* -1: never */
+    int ct_hopeless;      /* waits in a row that failed at once, as it was cancelled */
     int64_t deadline;     /* of its wait */
     int ct_shields;
     int is_granted;   /* it got what it waits in line for, and has had no turn since */
@@ -180,6 +181,8 @@ static long new_item(const actor_t *sender, int is_selected)
 }
 
 /* Whether something else has ended the wait of a task, which may have had no turn since. */
+#define REST 1000000 /* ns */
+
 static int is_cut(long no)
 {
     const actor_t *actor = &actors[no - 1];
@@ -252,16 +255,22 @@ static void cancel_group(group_t *group)
     }
 }
 
-/* Checks the end of a wait that began at `since`. Returns whether its event ended it.
- *  */
-static int ended_well(const actor_t *self, int result, int64_t since)
+/* Checks the end of a wait that began at `since`. Returns whether its event ended it. One that is
+ * hopeless as it begins fails at once, but not the third one in a row: that takes REST. */
+static int ended_well(actor_t *self, int result, int64_t since)
 {
     int64_t deadline = aco_deadline();
     int is_cancelled = self->cancelled_at >= 0 && self->ct_shields == 0;
     int64_t cancelled_at = self->cancelled_at > since ? self->cancelled_at : since;
     int64_t cut_at = deadline > since ? deadline : since;
-    CHECK(!is_cancelled || now <= cancelled_at);
-    CHECK(deadline == INT64_MAX || now <= cut_at);
+    int64_t hopeless_at = is_cancelled && self->cancelled_at < deadline ? self->cancelled_at
+                                                                        : deadline;
+    int has_rested = result < 0 && hopeless_at <= since && now == since + REST;
+    CHECK(!is_cancelled || now <= cancelled_at || has_rested);
+    CHECK(deadline == INT64_MAX || now <= cut_at || has_rested);
+    int has_failed = result < 0 && errno != EPIPE && is_cancelled && self->cancelled_at < since;
+    self->ct_hopeless = has_failed && !has_rested ? self->ct_hopeless + 1 : 0;
+    CHECK(self->ct_hopeless < 3);
     if (result >= 0) {
         return 1;
     }

@@ -330,6 +330,7 @@ static void joins_group(actor_t *self, group_t *group)
         CHECK(actors[i].group != group || actors[i].has_ended);
     }
     group->it = NULL;
+    self->ct_hopeless = 0;
     if (result < 0) {
         int is_cancelled = self->cancelled_at >= 0 && self->ct_shields == 0;
         CHECK(errno == ECANCELED ? is_cancelled || is_out_of_time(self->group)
