@@ -165,7 +165,9 @@ int aco_go_with(const aco_task_options_t *options, void *(*fn)(void *), void *ar
 /*
  * Waits for the end of `task` and frees it; `*result` is what its function returned, unless
  * `result` is NULL. If the wait fails, the task remains to be joined. Fails with EDEADLK for the
- * running task. Aborts if `task` is NULL or another one joins it already.
+ * running task. The caller may be a task of another runtime, or a thread, but not later than
+ * aco_run() returns, which frees all tasks. Aborts then, and if `task` is NULL or another one joins
+ * it already.
  */
 int aco_join(aco_task_t *task, void **result);
 
@@ -246,7 +248,8 @@ void aco_group_cancel(aco_group_t *group);
 /*
  * Waits for the end of all tasks of `group` and frees it. If the wait fails, cancels the group,
  * waits for its end, frees it, and returns -1 with the error of the wait. One task joins a group.
- * Aborts if `group` is NULL or another one joins it already.
+ * The caller may be a task of another runtime, or a thread, as with aco_join(). Aborts if that is
+ * too late, and if `group` is NULL or another one joins it already.
  */
 int aco_group_join(aco_group_t *group);
 

@@ -113,6 +113,25 @@ void aco_i_each_runtime(void (*fn)(runtime_t *runtime, void *arg), void *arg)
     unlock(&all.lock);
 }
 
+runtime_t *aco_i_hold_runtime_of(const void *object,
+                                 int (*has)(runtime_t *runtime, const void *object))
+{
+    lock(&all.lock);
+    runtime_t *runtime = all.first;
+    while (runtime != NULL && !has(runtime, object)) {
+        runtime = runtime->next;
+    }
+    for (runtime = runtime != NULL ? runtime : all.parents;
+         runtime != NULL && !has(runtime, object);) {
+        runtime = runtime->next;
+    }
+    if (runtime != NULL) {
+        aco_i_hold_runtime(runtime);
+    }
+    unlock(&all.lock);
+    return runtime;
+}
+
 /* Makes room in `held` for `ct` runtimes, or for as many as there is memory for. */
 static void make_room(aco_i_held_t *held, size_t ct)
 {

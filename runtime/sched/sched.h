@@ -71,6 +71,11 @@ HIDDEN void aco_i_free_chunks(runtime_t *runtime);
 HIDDEN void aco_i_each_task(runtime_t *runtime, void (*fn)(const aco_task_t *, void *arg),
                             void *arg);
 
+/* Whether a task of the runtime lies at `task`, and whether a group that was not joined does at
+ * `group`; neither is read. */
+HIDDEN int aco_i_has_task(runtime_t *runtime, const void *task);
+HIDDEN int aco_i_has_group(runtime_t *runtime, const void *group);
+
 /* Calls `fn` for each task that was not joined. All tasks of the runtime have ended. */
 HIDDEN void aco_i_each_unjoined(const runtime_t *runtime, void (*fn)(const aco_task_t *, void *arg),
                                 void *arg);
@@ -197,6 +202,11 @@ typedef struct {
 
 /* Hold all runtimes, so that they are not freed, and drop them. In signal handlers, too. */
 HIDDEN void aco_i_hold_runtimes(aco_i_held_t *held);
+
+/* Holds the runtime that has an object, for callers outside of it, and returns it; NULL: that has
+ * ended, and freed the object. */
+HIDDEN runtime_t *aco_i_hold_runtime_of(const void *object,
+                                        int (*has)(runtime_t *runtime, const void *object));
 HIDDEN void aco_i_drop_runtimes(aco_i_held_t *held);
 
 /* Sums what all runtimes have counted, with those that have ended. */

@@ -194,21 +194,28 @@ static int join(aco_task_t *task, aco_task_t *self, void **result)
 int aco_join(aco_task_t *task, void **result)
 {
     aco_i_spend_call();
-    if (task == NULL || !task->is_joinable) {
-        aco_i_misuse_of("aco_join", "no task to be joined: pass what aco_spawn() returned, once");
-    }
+    static const char no_task[] = "no task to be joined: pass what aco_spawn() returned, once";
+    need(task, "aco_join", no_task);
     aco_task_t *self = aco_i_self();
+    int is_inside = self->loop != NULL && self->loop->runtime == task->runtime;
+    runtime_t *held = is_inside ? NULL : aco_i_hold_runtime_of(task, aco_i_has_task);
+    if (!is_inside && held == NULL) {
+        aco_i_misuse_of("aco_join",
+                        "the runtime of the task has ended, and freed it: join a task before "
+                        "aco_run() returns");
+    }
+    if (!task->is_joinable) {
+        aco_i_misuse_of("aco_join", no_task);
+    }
+    int joined = -1;
     if (task == self) {
         errno = EDEADLK;
-        return -1;
+    } else {
+        joined = join(task, self, result);
     }
-    runtime_t *runtime = task->runtime;
-    if (self->loop != NULL && self->loop->runtime == runtime) {
-        return join(task, self, result);
+    if (held != NULL) {
+        aco_i_drop_runtime(held);
     }
-    aco_i_hold_runtime(runtime);
-    int joined = join(task, self, result);
-    aco_i_drop_runtime(runtime);
     return joined;
 }
 

@@ -115,6 +115,37 @@ void aco_i_free_chunks(runtime_t *runtime)
     }
 }
 
+int aco_i_has_task(runtime_t *runtime, const void *task)
+{
+    lock(&runtime->lock);
+    const struct chunk_s *chunk = runtime->chunks;
+    while (chunk != NULL &&
+           (uintptr_t)task - (uintptr_t)chunk->tasks >= CT_TASKS_A_CHUNK * sizeof(aco_task_t)) {
+        chunk = chunk->next;
+    }
+    unlock(&runtime->lock);
+    return chunk != NULL;
+}
+
+int aco_i_has_group(runtime_t *runtime, const void *group)
+{
+    lock(&runtime->lock);
+    const aco_group_t *found = runtime->orphans;
+    while (found != NULL && found != group) {
+        found = found->next;
+    }
+    for (const struct chunk_s *chunk = runtime->chunks; chunk != NULL; chunk = chunk->next) {
+        for (size_t i = 0; i < CT_TASKS_A_CHUNK && found == NULL; i++) {
+            found = chunk->tasks[i].state == TASK_FREE ? NULL : chunk->tasks[i].groups;
+            while (found != NULL && found != group) {
+                found = found->next;
+            }
+        }
+    }
+    unlock(&runtime->lock);
+    return found != NULL;
+}
+
 READS_RACILY void aco_i_each_task(runtime_t *runtime, void (*fn)(const aco_task_t *, void *),
                                   void *arg)
 {

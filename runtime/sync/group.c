@@ -79,7 +79,15 @@ int aco_i_group_join(aco_group_t *group, void **word)
     aco_i_spend_call();
     need(group, "aco_group_join", no_group);
     need(word, "aco_i_group_join", "there is no place for the word: pass its address");
-    if (aco_i_self()->group == group) {
+    const aco_task_t *self = aco_i_self();
+    int is_inside = self->loop != NULL && self->loop->runtime == group->runtime;
+    runtime_t *held = is_inside ? NULL : aco_i_hold_runtime_of(group, aco_i_has_group);
+    if (!is_inside && held == NULL) {
+        aco_i_misuse_of("aco_group_join",
+                        "the runtime of the group has ended, and freed it: join a group before "
+                        "aco_run() returns");
+    }
+    if (self->group == group) {
         aco_i_misuse_of("aco_group_join",
                         "the caller is a task of the group: join it from outside");
     }
@@ -93,6 +101,9 @@ int aco_i_group_join(aco_group_t *group, void **word)
     }
     *word = __atomic_load_n(&group->word, __ATOMIC_ACQUIRE);
     free_group(group);
+    if (held != NULL) {
+        aco_i_drop_runtime(held);
+    }
     return aco_i_result(outcome);
 }
 

@@ -42,6 +42,16 @@ static void joins_twice(void)
     aco_join(task, NULL);
 }
 
+static aco_task_t *left_task;
+static aco_group_t *left_group;
+
+static void *leaves_both(void *arg)
+{
+    left_task = aco_spawn(does_nothing, NULL);
+    left_group = aco_group_new();
+    return arg;
+}
+
 static void *sends(void *arg)
 {
     aco_chan_send(chan, arg);
@@ -485,6 +495,14 @@ static void *misuses(void *arg)
     return NULL;
 }
 
+enum { JOINS_TASK_LATE = -2, JOINS_GROUP_LATE };
+
+static void join_late(int which)
+{
+    aco_run(NULL, leaves_both, NULL, NULL);
+    (void)(which == JOINS_TASK_LATE ? aco_join(left_task, NULL) : aco_group_join(left_group));
+}
+
 /* Runs a child that misuses a call, and returns its message. */
 static void end_by_misuse(int which, char *said, size_t sz)
 {
@@ -495,6 +513,9 @@ static void end_by_misuse(int which, char *said, size_t sz)
     if (pid == 0) {
         signal(SIGABRT, SIG_DFL); /* cmocka handles it */
         dup2(ends[1], STDERR_FILENO);
+        if (which < 0) {
+            join_late(which);
+        }
         aco_run(NULL, misuses, (void *)(intptr_t)which, NULL);
         _exit(0);
     }
@@ -525,6 +546,17 @@ static void misuse_ends_in_a_line(void **state)
             strstr(said, " \"\") (coroutine ") != NULL || line_end == NULL || line_end[1] != '\0') {
             fail_msg("not a line of %s in a task: %s", names[i], said);
         }
+    }
+}
+
+static void what_a_runtime_has_freed_is_not_joined(void **state)
+{
+    (void)state;
+    for (int which = JOINS_TASK_LATE; which < 0; which++) {
+        char said[4096];
+        end_by_misuse(which, said, sizeof(said));
+        assert_non_null(strstr(said, "join: the runtime of the "));
+        assert_non_null(strstr(said, "before aco_run() returns"));
     }
 }
 
@@ -573,6 +605,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(misuse_ends_in_a_line),
+        cmocka_unit_test(what_a_runtime_has_freed_is_not_joined),
         cmocka_unit_test(missing_buffers_are_errors),
     };
     return cmocka_run_group_tests_name("misuse", tests, NULL, NULL);

@@ -2,6 +2,8 @@
 /* Groups: joined, cancelled, with deadlines and shielded, on one thread and on two. */
 #include "tasks.h"
 
+#include <pthread.h>
+
 static void *adds_one(void *arg)
 {
     return (char *)arg + 1;
@@ -324,12 +326,53 @@ static void others_add_to_a_group(void **state)
     run_tasks_on(3, lets_others_add, NULL);
 }
 
+/* A plain thread joins; the group's task is the last one of its runtime. */
+static aco_group_t *joined_from_outside;
+static pthread_barrier_t may_join;
+
+aco_task_t *aco_i_joiner_of(const aco_group_t *group); /* of sched/group_tree.c */
+
+static void *ends_when_joined(void *arg)
+{
+    while (aco_i_joiner_of(joined_from_outside) == NULL) {
+        CHECK(aco_sleep(MS) == 0);
+    }
+    return arg;
+}
+
+static void *leaves_a_group(void *arg)
+{
+    joined_from_outside = aco_group_new();
+    CHECK(aco_group_go(joined_from_outside, ends_when_joined, NULL) == 0);
+    pthread_barrier_wait(&may_join);
+    return arg;
+}
+
+static void *joins_from_outside(void *arg)
+{
+    pthread_barrier_wait(&may_join);
+    CHECK(aco_group_join(joined_from_outside) == 0);
+    return arg;
+}
+
+static void threads_join_groups(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        pthread_t thread;
+        assert_int_equal(pthread_barrier_init(&may_join, NULL, 2), 0);
+        assert_int_equal(pthread_create(&thread, NULL, joins_from_outside, NULL), 0);
+        run_tasks(leaves_a_group, NULL);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        assert_int_equal(pthread_barrier_destroy(&may_join), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(others_add_to_a_group),
-        cmocka_unit_test(groups_end_together),
-        cmocka_unit_test(deep_groups_are_cancelled),
+        cmocka_unit_test(threads_join_groups), cmocka_unit_test(others_add_to_a_group),
+        cmocka_unit_test(groups_end_together), cmocka_unit_test(deep_groups_are_cancelled),
         cmocka_unit_test(groups_are_shielded),
     };
     return cmocka_run_group_tests_name("groups", tests, NULL, NULL);
