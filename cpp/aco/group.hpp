@@ -153,17 +153,19 @@ namespace detail {
 class race {
     struct runner : aco_i_watch_t {
         race *of;
-        aco_task_t *task; /* nullptr: none, or ended and taken */
-        int has_ended;    /* atomic */
+        aco_task_t *task;  /* nullptr: none, or ended and taken */
+        std::size_t place; /* in the order of their ends, from 1; atomic */
     };
     aco_semaphore_t ended_ = {}; /* one for each task that has ended and was not taken */
+    std::size_t ct_ended_ = 0;   /* atomic */
     std::size_t ct_;
     std::unique_ptr<runner[]> runners_;
 
     static void on_end(aco_i_watch_t *watch)
     {
         runner *r = static_cast<runner *>(watch);
-        __atomic_store_n(&r->has_ended, 1, __ATOMIC_RELEASE);
+        std::size_t place = __atomic_add_fetch(&r->of->ct_ended_, 1, __ATOMIC_RELAXED);
+        __atomic_store_n(&r->place, place, __ATOMIC_RELEASE);
         aco_semaphore_release(&r->of->ended_);
     }
 
@@ -193,18 +195,21 @@ public:
         }
         return task != nullptr;
     }
-    /* Waits until a task has ended, and returns its index. */
+    /* Waits until a task has ended, and returns the index of the first one that did. */
     std::size_t take(const char *call)
     {
         check(aco_semaphore_acquire(&ended_), call);
-        std::size_t i = 0;
-        while (runners_[i].task == nullptr ||
-               !__atomic_load_n(&runners_[i].has_ended, __ATOMIC_ACQUIRE)) {
-            i++;
+        std::size_t first = 0, least = SIZE_MAX;
+        for (std::size_t i = 0; i < ct_; i++) {
+            std::size_t place = __atomic_load_n(&runners_[i].place, __ATOMIC_ACQUIRE);
+            if (runners_[i].task != nullptr && place != 0 && place < least) {
+                first = i;
+                least = place;
+            }
         }
-        aco_i_unwatch(runners_[i].task, &runners_[i]);
-        runners_[i].task = nullptr;
-        return i;
+        aco_i_unwatch(runners_[first].task, &runners_[first]);
+        runners_[first].task = nullptr;
+        return first;
     }
 };
 
@@ -341,9 +346,10 @@ std::vector<detail::held_of<detail::returned_by_each<V>>> when_all(V &&tasks)
 
 /*
  * Waits until the first of the tasks has ended, and joins it: returns its result as a std::variant
- * with its index, or throws what it throws; a reference is a std::reference_wrapper. The others go
- * on, and remain to be joined; with cancel_rest as the first argument, they are cancelled. Tasks
- * that were joined before don't count. Throws EINVAL if none is left.
+ * with its index, or throws what it throws; a reference is a std::reference_wrapper. If several
+ * had ended before the call, the first argument of these counts as first. The others go on, and
+ * remain to be joined; with cancel_rest as the first argument, they are cancelled. Tasks that were
+ * joined before don't count. Throws EINVAL if none is left.
  */
 template <class... T, detail::if_tasks<T...> = 0>
 std::variant<detail::held_of<detail::returned_by<T>>...> when_any(T &&...tasks)

@@ -820,6 +820,32 @@ void when_some_counts_what_there_is()
     });
 }
 
+void when_some_joins_in_the_order_of_ends()
+{
+    aco::run([] {
+        aco::semaphore may_end[3]{aco::semaphore(0), aco::semaphore(0), aco::semaphore(0)};
+        std::vector<aco::task<int>> tasks;
+        for (int i = 0; i < 3; i++) {
+            tasks.push_back(spawn([&may_end, i] {
+                may_end[i].acquire();
+                return i;
+            }));
+        }
+        auto order = spawn([&] {
+            std::string seen;
+            for (auto &[index, value] : aco::when_some(2, tasks)) {
+                seen += std::to_string(value);
+            }
+            return seen + std::to_string(aco::when_any(tasks).first);
+        });
+        let_others_wait();
+        for (int i : {2, 0, 1}) { /* all end before the one that waits runs again */
+            may_end[i].release();
+        }
+        CHECK(order.join() == "201");
+    });
+}
+
 void when_any_works_across_threads()
 {
     aco::run_options options = {};
@@ -905,6 +931,7 @@ int main(int argc, char **argv)
         T(when_any_takes_temporaries_and_references),
         T(when_some_waits_for_so_many),
         T(when_some_counts_what_there_is),
+        T(when_some_joins_in_the_order_of_ends),
         T(when_any_works_across_threads),
     };
     return run_tests(tests, argc, argv);
