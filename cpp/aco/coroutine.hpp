@@ -31,7 +31,6 @@
 #include <utility>
 
 #ifdef __cpp_exceptions
-#include <cxxabi.h>
 #define ACO_I_TRY try
 #else
 #define ACO_I_TRY
@@ -184,10 +183,36 @@ public:
 
 /* ---- Stacks ---- */
 
-/* The stacks of a thread for coroutines, and its main coroutine if it has no other. */
+/* The stacks of a thread for coroutines, and its main coroutine if it has no other. Has no
+ * destructor, so that others of the thread, and of static objects, may use it. */
 class thread_stacks {
     aco_stack_pool_t *pool_ = nullptr;
     aco_t *main_co_ = nullptr;
+    bool is_at_end_ = false; /* of the thread: the last coroutine to go frees all */
+
+    struct ender {
+        ~ender()
+        {
+            mine().is_at_end_ = true;
+            mine().free_unused();
+        }
+    };
+    void free_unused()
+    {
+        aco_stack_pool_stats_t stats = {};
+        if (pool_ != nullptr) {
+            aco_stack_pool_stats(pool_, &stats);
+        }
+        if (stats.in_use != 0) {
+            return;
+        }
+        if (pool_ != nullptr) {
+            aco_stack_pool_destroy(std::exchange(pool_, nullptr));
+        }
+        if (main_co_ != nullptr) {
+            aco_destroy(std::exchange(main_co_, nullptr));
+        }
+    }
 
 public:
     static constexpr std::size_t stack_sz = 256 << 10;
@@ -197,26 +222,11 @@ public:
         static thread_local thread_stacks stacks;
         return stacks;
     }
-    thread_stacks() = default;
-    thread_stacks(const thread_stacks &) = delete;
-    thread_stacks &operator=(const thread_stacks &) = delete;
-    ~thread_stacks()
+    /* Tells the stacks of threads apart, as long as one is in use. */
+    const aco_stack_pool_t *pool() const
     {
-        aco_stack_pool_stats_t stats = {};
-        if (pool_ != nullptr) {
-            aco_stack_pool_stats(pool_, &stats);
-        }
-        if (stats.in_use != 0) {
-            return; /* static objects still have coroutines */
-        }
-        if (pool_ != nullptr) {
-            aco_stack_pool_destroy(pool_);
-        }
-        if (main_co_ != nullptr) {
-            aco_destroy(main_co_);
-        }
+        return pool_;
     }
-
     /* The running coroutine. */
     aco_t *self()
     {
@@ -234,6 +244,8 @@ public:
     {
         aco_t *parent = self();
         if (pool_ == nullptr) {
+            static thread_local ender at_end;
+            (void)at_end;
             pool_ = aco_stack_pool_new(stack_sz, 0);
         }
         return aco_stack_pool_create_co(pool_, parent, entry, arg);
@@ -241,6 +253,9 @@ public:
     void destroy(aco_t *co)
     {
         aco_stack_pool_destroy_co(pool_, co);
+        if (is_at_end_) {
+            free_unused();
+        }
     }
 };
 
@@ -251,7 +266,7 @@ struct handling : aco_i_exceptions_t {
     static handling *of_thread()
     {
 #ifdef __cpp_exceptions
-        return reinterpret_cast<handling *>(abi::__cxa_get_globals());
+        return static_cast<handling *>(aco_i_exceptions());
 #else
         static handling none;
         return &none;
@@ -279,15 +294,28 @@ inline bool is_any(const handling *handling)
 #endif
 }
 
-/* A coroutine that any running coroutine may resume, and the exceptions that it handles. */
+/* A coroutine that any running coroutine of its thread may resume, and the exceptions that it
+ * handles. Cancelling it leaves the frame of its entry function, so that has no destructors. */
 class fiber {
+    static constexpr char in_destructor[] = "the destructor of an aco::coroutine or aco::generator";
+
 protected:
     aco_t *co_;
+    const aco_stack_pool_t *pool_ = thread_stacks::mine().pool();
     handling mine_ = {};
 
+    void check_thread(const char *call) const
+    {
+        if (pool_ != thread_stacks::mine().pool()) {
+            aco_i_fail(call, co_,
+                       "its stack is another thread's, which resumed it first: resume and destroy "
+                       "it there");
+        }
+    }
     /* Makes the running coroutine its parent. */
     void adopt(const char *call)
     {
+        check_thread(call);
         if (aco_status(co_) == ACO_STATUS_RUNNING) {
             aco_i_fail(call, co_, "it runs, or waits for one that it resumed: let that end first");
         }
@@ -318,15 +346,16 @@ public:
     }
     void destroy()
     {
+        check_thread(in_destructor);
         thread_stacks::mine().destroy(co_);
     }
     /* Runs the destructors of its frames if it has not ended. `this` lies in one of them. */
     __attribute__((noinline)) void cancel_and_destroy()
     {
         aco_t *co = co_;
-        adopt("the destructor of an aco::coroutine or aco::generator");
+        adopt(in_destructor);
 #ifdef __cpp_exceptions
-        while (!aco_cancel(co)) {
+        while (!aco_i_cancel_callees(co)) {
         }
 #endif
         thread_stacks::mine().destroy(co);
@@ -358,19 +387,20 @@ class coroutine {
     on_destruction on_destruction_;
     bool is_done_ = false;
 
+    __attribute__((noinline)) void use_up_body(state *mine)
+    {
+        detail::body<> body(std::move(body_));
+        state_ = mine;
+        body();
+    }
     static void run()
     {
-        coroutine *self = static_cast<coroutine *>(aco_get_arg());
         state mine(aco_get_co());
+        ACO_I_TRY
         {
-            detail::body<> body(std::move(self->body_));
-            self->state_ = &mine;
-            ACO_I_TRY
-            {
-                body();
-            }
-            ACO_I_CATCH_INTO(mine.thrown)
+            static_cast<coroutine *>(aco_get_arg())->use_up_body(&mine);
         }
+        ACO_I_CATCH_INTO(mine.thrown)
         aco_exit();
     }
     void start()

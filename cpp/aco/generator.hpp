@@ -233,19 +233,20 @@ template <class T> class generator {
     detail::body<state &> body_;
     state *state_ = nullptr; /* in the frame of run() */
 
+    __attribute__((noinline)) void use_up_body(state &mine)
+    {
+        detail::body<state &> body(std::move(body_));
+        state_ = &mine;
+        body(mine);
+    }
     static void run()
     {
-        generator *self = static_cast<generator *>(aco_get_arg());
         state mine(aco_get_co());
+        ACO_I_TRY
         {
-            detail::body<state &> body(std::move(self->body_));
-            self->state_ = &mine;
-            ACO_I_TRY
-            {
-                body(mine);
-            }
-            ACO_I_CATCH_INTO(mine.thrown_)
+            static_cast<generator *>(aco_get_arg())->use_up_body(mine);
         }
+        ACO_I_CATCH_INTO(mine.thrown_)
         mine.outermost_->item_ = nullptr;
         state::end();
     }

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <thread>
 
 namespace {
 
@@ -73,6 +74,14 @@ int first(const std::string &fault)
         for (int value : values) {
             check(value == 1);
         }
+    } else if (fault == "resumes another's") {
+        auto values = tree(3);
+        values.begin();
+        std::thread([&] { ++values.begin(); }).join();
+    } else if (fault == "destroys another's") {
+        auto values = tree(3);
+        values.begin();
+        std::thread([&] { aco::generator<int> mine(std::move(values)); }).join();
     }
     aco::channel<std::unique_ptr<int>> c;
     auto sender = aco::spawn([&] { c.send(std::make_unique<int>(5)); });

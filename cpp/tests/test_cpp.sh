@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The tests of aco.hpp, with gcc and clang, as C++17 and C++20, for i386, and under sanitizers; and
-# of the header itself: each of its parts compiles alone and without warnings, all of it without
+# The tests of aco.hpp, with gcc and clang, libstdc++ and libc++, as C++17 and C++20, for i386, and
+# under sanitizers; and of the header itself: each of its parts compiles alone and without warnings, all of it without
 # exceptions and RTTI, and in a short time; coroutine.hpp and generator.hpp need no runtime.
 #
 # parts: gcc others clang sanitized
@@ -88,6 +88,10 @@ check_without() {
         'aco: aco::coroutine::resume: it runs, or waits for one that it resumed'
     check_death "$cxx: a generator that iterates over itself" 'iterates over itself' \
         'aco: aco::generator: it runs, or waits for one that it resumed'
+    check_death "$cxx: a thread that resumes another's generator" "resumes another's" \
+        "aco: aco::generator: its stack is another thread's"
+    check_death "$cxx: a thread that destroys another's generator" "destroys another's" \
+        "aco: the destructor of an aco::coroutine or aco::generator: its stack is another thread's"
     use_library aco "${compiler[@]}" -O2
     must "$cxx: a generator needs the runtime" "$cxx" -std=c++17 -DWITHOUT_RUNTIME "${INCLUDE[@]}" \
         -Icpp cpp/tests/no_exceptions.cc "${OBJECTS[@]}" -o "$TMP/without"
@@ -135,11 +139,20 @@ check_others() {
     check_i386 clang++
 }
 
-# clang, and its newest version here.
+check_libcxx() {
+    if echo '#include <vector>' | clang++ -stdlib=libc++ -x c++ -fsyntax-only - 2>/dev/null; then
+        try_all clang++ -O1 -stdlib=libc++
+    else
+        lack "no headers of libc++: apt-get install libc++-dev libc++abi-dev"
+    fi
+}
+
+# clang, also with libc++, and its newest version here.
 check_clang() {
     local newest
     find_compilers clang++
     check_with clang++
+    check_libcxx
     newest=$(compgen -c clang++- | grep -E '^clang\+\+-[0-9]+$' | sort -t - -k 2 -n | tail -n 1)
     if [[ -n $newest && $(readlink -f "$(command -v "$newest")") != \
         $(readlink -f "$(command -v clang++)") ]]; then

@@ -434,6 +434,24 @@ void is_resumed_by_whoever_runs()
     CHECK(total == 120);
 }
 
+/* Iterates when the objects of its thread, or the static ones, are destroyed. */
+struct iterates_at_the_end {
+    ~iterates_at_the_end()
+    {
+        CHECK(sum(count(10)) == 55);
+        CHECK(sum(count(4)) == 10);
+    }
+} in_static_destructor;
+
+void iterates_in_destructors_at_the_end_of_a_thread()
+{
+    std::thread([] {
+        static thread_local iterates_at_the_end in_destructor;
+        (void)in_destructor;
+        CHECK(sum(count(3)) == 6);
+    }).join();
+}
+
 void has_the_rounding_of_who_resumes_it()
 {
     generator<long> rounded([](auto &yield) {
@@ -516,6 +534,7 @@ int main(int argc, char **argv)
         T(exception_of_a_nested_one_leaves_its_yield),
         T(is_a_range),
         T(is_resumed_by_whoever_runs),
+        T(iterates_in_destructors_at_the_end_of_a_thread),
         T(has_the_rounding_of_who_resumes_it),
         T(may_wait_in_a_task),
     };

@@ -15,6 +15,7 @@
 
 /* The coroutine that this thread is about to resume for the first time since its cancellation. */
 static __thread aco_t *cancelled;
+static __thread int spares_entry; /* its entry function's frame will not be unwound */
 
 static void check(int holds, const aco_t *co, const char *rule_and_remedy)
 {
@@ -48,6 +49,7 @@ typedef _Unwind_Exception_Class exception_class_t;
 typedef struct thrown_s {
     char no_type[128]; /* all 0; larger than the header of a C++ exception */
     exception_t exception;
+    int spares_entry; /* as above */
 #ifdef ACO_ARCH_ARM
     const aco_t *co;
     void *propagating;     /* the thread's, during the cleanup that started last */
@@ -102,6 +104,30 @@ static void take_propagating(aco_i_exceptions_t *handling, const aco_t *co)
 #define take_propagating(handling, co) ((void)0)
 #endif
 
+/* The address of the function whose frame the unwinder is at. */
+static uintptr_t function_of(struct _Unwind_Context *context, const exception_t *exception)
+{
+#ifdef ACO_ARCH_ARM
+    (void)context;
+    return exception->pr_cache.fnstart & ~(uintptr_t)1; /* set for thumb code */
+#else
+    (void)exception;
+    return _Unwind_GetRegionStart(context);
+#endif
+}
+
+/* Returns whether all frames have been unwound that are to be. The CFA of `context` is the frame's
+ * stack pointer at its call; beyond the entry function's frame there is nothing to clean up. */
+static int is_at_end(struct _Unwind_Context *context, const thrown_t *thrown, const aco_t *co)
+{
+    uintptr_t entry = (uintptr_t)co->fp;
+#ifdef ACO_ARCH_ARM
+    entry &= ~(uintptr_t)1;
+#endif
+    return _Unwind_GetCFA(context) >= (uintptr_t)co->share_stack->align_retptr ||
+           (thrown->spares_entry && function_of(context, &thrown->exception) == entry);
+}
+
 /* Called if a catch block deletes the exception. */
 static void on_deletion(_Unwind_Reason_Code reason, exception_t *exception)
 {
@@ -111,8 +137,7 @@ static void on_deletion(_Unwind_Reason_Code reason, exception_t *exception)
           "a catch block of the coroutine has swallowed the cancellation: end it with throw;");
 }
 
-/* Called before the cleanups of each frame. The CFA of `context` is the frame's stack pointer at
- * its call; beyond the entry function's frame there is nothing to clean up. */
+/* Called before the cleanups of each frame. */
 static _Unwind_Reason_Code end_after_last_frame(int version, _Unwind_Action actions,
                                                 exception_class_t exception_class,
                                                 exception_t *exception,
@@ -128,7 +153,7 @@ static _Unwind_Reason_Code end_after_last_frame(int version, _Unwind_Action acti
         handling->ct_uncaught = ct_uncaught_before;
         keep_propagating(handling, thrown);
     }
-    if (_Unwind_GetCFA(context) >= (uintptr_t)co->share_stack->align_retptr) {
+    if (is_at_end(context, thrown, co)) {
         leave(thrown);
         aco_i_release(thrown);
         co->wakes = 0;
@@ -147,6 +172,7 @@ static exception_t *new_exception(const aco_t *co)
     check(thrown != NULL, co, "out of memory: free something first");
     memset(thrown, 0, sizeof(*thrown));
     thrown->exception.exception_cleanup = on_deletion;
+    thrown->spares_entry = spares_entry;
     enter(thrown, co);
     return &thrown->exception;
 }
@@ -195,7 +221,7 @@ static void resume_without_exceptions(aco_t *co)
     }
 }
 
-int aco_cancel(aco_t *co)
+static int cancel(aco_t *co, int is_to_spare_entry)
 {
     check(co != NULL && co->main_co != NULL, co,
           "NULL or a main coroutine: pass what aco_create() returned for another one");
@@ -208,6 +234,7 @@ int aco_cancel(aco_t *co)
     } else if (co->wakes != UNWINDS) {
         aco_set_waker(unwind);
         cancelled = co;
+        spares_entry = is_to_spare_entry;
         co->wakes = WAKES;
     }
     resume_without_exceptions(co);
@@ -215,4 +242,14 @@ int aco_cancel(aco_t *co)
           "the coroutine was suspended by acosw() alone: "
           "let it suspend itself by aco_yield() or aco_yield_to()");
     return co->is_end;
+}
+
+int aco_cancel(aco_t *co)
+{
+    return cancel(co, 0);
+}
+
+int aco_i_cancel_callees(aco_t *co)
+{
+    return cancel(co, 1);
 }
