@@ -21,6 +21,7 @@
 #include <tuple>
 
 namespace aco {
+ACO_I_BEGIN
 
 struct use_task_t {};
 inline constexpr use_task_t use_task{};
@@ -126,6 +127,7 @@ public:
 
 } // namespace detail
 
+ACO_I_END
 } // namespace aco
 
 namespace boost::asio {

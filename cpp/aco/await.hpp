@@ -23,6 +23,7 @@
 #include <coroutine>
 
 namespace aco {
+ACO_I_BEGIN
 
 namespace detail {
 
@@ -511,6 +512,7 @@ template <class T> T await(future<T> &&f)
     return f.get();
 }
 
+ACO_I_END
 } // namespace aco
 
 #endif

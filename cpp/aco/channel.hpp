@@ -21,6 +21,7 @@
 #include <mutex>
 
 namespace aco {
+ACO_I_BEGIN
 
 namespace detail {
 
@@ -295,6 +296,7 @@ public:
     }
 };
 
+ACO_I_END
 } // namespace aco
 
 #endif

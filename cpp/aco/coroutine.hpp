@@ -15,9 +15,7 @@
 #ifndef ACO_COROUTINE_HPP
 #define ACO_COROUTINE_HPP
 
-#if __cplusplus < 201703L
-#error "aco.hpp needs C++17: compile with -std=c++17 or later"
-#endif
+#include "base.hpp"
 
 #include "aco.h"
 #include "aco_cancel.h"
@@ -37,6 +35,7 @@
 #endif
 
 namespace aco {
+ACO_I_BEGIN
 
 namespace detail {
 
@@ -476,6 +475,7 @@ public:
     }
 };
 
+ACO_I_END
 } // namespace aco
 
 #endif

@@ -21,6 +21,7 @@
 #include <memory>
 
 namespace aco {
+ACO_I_BEGIN
 
 template <class T> class generator;
 
@@ -381,6 +382,7 @@ template <class T> void yielder<T>::nest_slowly(generator<T> &inner)
     }
 }
 
+ACO_I_END
 } // namespace aco
 
 #endif

@@ -13,6 +13,7 @@
 #include <vector>
 
 namespace aco {
+ACO_I_BEGIN
 
 namespace detail {
 
@@ -405,6 +406,7 @@ template <class... T> auto when_some(cancel_rest_t, std::size_t ct, T &&...tasks
     return when_some(ct, tasks...);
 }
 
+ACO_I_END
 } // namespace aco
 
 #endif

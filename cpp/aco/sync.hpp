@@ -16,6 +16,7 @@
 #include <mutex>
 
 namespace aco {
+ACO_I_BEGIN
 
 /* As std::timed_mutex. Locking throws EDEADLK if the caller holds the mutex. Unlocking aborts if
  * the caller does not hold it. */
@@ -328,6 +329,7 @@ public:
     }
 };
 
+ACO_I_END
 } // namespace aco
 
 #endif

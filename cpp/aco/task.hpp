@@ -13,9 +13,7 @@
 #ifndef ACO_TASK_HPP
 #define ACO_TASK_HPP
 
-#if __cplusplus < 201703L
-#error "aco.hpp needs C++17: compile with -std=c++17 or later"
-#endif
+#include "base.hpp"
 
 #include "aco_bindings.h"
 
@@ -39,6 +37,7 @@
 #include <variant>
 
 namespace aco {
+ACO_I_BEGIN
 
 using run_options = aco_run_options_t;
 using task_options = aco_task_options_t;
@@ -728,6 +727,7 @@ template <class F> auto shielded(F &&f) -> std::invoke_result_t<F>
     return std::forward<F>(f)();
 }
 
+ACO_I_END
 } // namespace aco
 
 #endif

@@ -47,7 +47,7 @@ try_all() {
 # Each header compiles alone; the whole compiles in each dialect, and without exceptions and RTTI.
 check_headers() {
     local cxx=$1 header dialect
-    for header in cpp/aco/{coroutine,generator,task,group,sync,channel}.hpp; do
+    for header in cpp/aco/{base,coroutine,generator,task,group,sync,channel}.hpp; do
         echo "#include \"$header\"" >"$TMP/alone.cc"
         must "$cxx: $header alone" "$cxx" -std=c++17 -pedantic "${WARNINGS[@]}" "${INCLUDE[@]}" \
             -fsyntax-only "$TMP/alone.cc"
@@ -74,6 +74,20 @@ check_death() {
     grep -q "$3" "$TMP/said" || fail "$1 ends without its message: $(<"$TMP/said")"
 }
 
+# A program of files with and without exceptions runs, in whichever order it is linked.
+check_mixed() {
+    local options=("$1" -std=c++17 -O0 "${WARNINGS[@]}" "${INCLUDE[@]}" -pthread)
+    local objects with=$TMP/with.o
+    must "$1: mixed.cc" "${options[@]}" -c cpp/tests/mixed.cc -o "$with"
+    must "$1: mixed.cc without exceptions" "${options[@]}" -fno-exceptions -c cpp/tests/mixed.cc \
+        -o "$TMP/without.o"
+    for objects in "$with $TMP/without.o" "$TMP/without.o $with"; do
+        read -ra objects <<<"$objects"
+        must "$1: a mixed program" "${options[@]}" "${objects[@]}" "${OBJECTS[@]}" -o "$TMP/mixed"
+        must "$1: a mixed program, ${objects[0]##*/} first, fails" "$TMP/mixed"
+    done
+}
+
 # A program without exceptions and RTTI runs; and generators without the runtime.
 check_without() {
     local cxx=$1
@@ -92,6 +106,7 @@ check_without() {
         "aco: aco::generator: its stack is another thread's"
     check_death "$cxx: a thread that destroys another's generator" "destroys another's" \
         "aco: the destructor of an aco::coroutine or aco::generator: its stack is another thread's"
+    check_mixed "$cxx"
     use_library aco "${compiler[@]}" -O2
     must "$cxx: a generator needs the runtime" "$cxx" -std=c++17 -DWITHOUT_RUNTIME "${INCLUDE[@]}" \
         -Icpp cpp/tests/no_exceptions.cc "${OBJECTS[@]}" -o "$TMP/without"
