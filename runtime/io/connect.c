@@ -8,27 +8,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define FILE_CHUNK (1u << 17) /* bytes that sendfile() moves at a time */
+#define FILE_CHUNK (1u << 17)  /* bytes that sendfile() moves at a time */
+#define MESSAGE_MAX (1u << 16) /* bytes of a file that sendfile() sends in one message */
+#define LITTLE 256u            /* bytes that fit when poll() says POLLOUT */
 
 /* ==== Files to sockets ======================================================================= */
-
-/* Makes a system call with O_NONBLOCK set, as nothing else keeps it from waiting. */
-static ssize_t without_waiting(call_t *call, try_t try)
-{
-    aco_i_lock_fd(call->entry);
-    int flags = aco_i_libc.fcntl(call->fd, F_GETFL);
-    int is_blocking = flags >= 0 && (flags & O_NONBLOCK) == 0;
-    if (is_blocking) {
-        aco_i_libc.fcntl(call->fd, F_SETFL, flags | O_NONBLOCK);
-    }
-    ssize_t result = try(call);
-    KEEP_ERRNO();
-    if (is_blocking) {
-        aco_i_libc.fcntl(call->fd, F_SETFL, flags);
-    }
-    aco_i_unlock_fd(call->entry);
-    return result;
-}
 
 typedef struct {
     call_t call;
@@ -49,9 +33,94 @@ static ssize_t do_sendfile(call_t *call)
     return result;
 }
 
+/* Sends what fits. After a part it tries again, as sendfile() does: a connection that has ended
+ * raises SIGPIPE. */
+static ssize_t send_whole(int fd, const struct iovec *iov)
+{
+    size_t done = 0;
+    do {
+        ssize_t result = aco_i_libc.send(fd, (char *)iov->iov_base + done, iov->iov_len - done,
+                                         MSG_DONTWAIT);
+        if (result < 0) {
+            return done != 0 ? (ssize_t)done : -1;
+        }
+        done += (size_t)result;
+    } while (done < iov->iov_len);
+    return (ssize_t)done;
+}
+
+/* Sends the next part of a regular file on a socket: sendfile() itself knows no MSG_DONTWAIT. */
+static ssize_t send_part(sendfile_t *s)
+{
+    int is_stream = socket_option(s->call.fd, SO_TYPE) == SOCK_STREAM;
+    s->sz = s->sz < MESSAGE_MAX || is_stream ? s->sz : MESSAGE_MAX;
+    int64_t at = s->offset != NULL ? *s->offset : lseek(s->in, 0, SEEK_CUR);
+    struct iovec iov = {aco_i_allocate(s->sz), s->sz};
+    if (iov.iov_base == NULL) {
+        errno = ENOMEM;
+        return -1;
+    }
+    ssize_t result = aco_i_file_read(s->in, &iov, 1, at);
+    if (result > 0) {
+        iov.iov_len = (size_t)result;
+        result = send_whole(s->call.fd, &iov);
+    }
+    KEEP_ERRNO();
+    aco_i_release(iov.iov_base);
+    if (result > 0 && s->offset != NULL) {
+        *s->offset = at + result;
+    } else if (result > 0) {
+        lseek(s->in, (off_t)(at + result), SEEK_SET);
+    }
+    return result;
+}
+
+/* Calls sendfile() for a pipe by a second, nonblocking descriptor. */
+static ssize_t send_to_pipe(sendfile_t *s)
+{
+    char name[32];
+    int fd = s->call.fd;
+    snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+    int other = aco_i_libc.open(name, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    s->call.fd = other >= 0 ? other : fd;
+    ssize_t result = do_sendfile(&s->call);
+    KEEP_ERRNO();
+    s->call.fd = fd;
+    if (other >= 0) {
+        aco_i_libc.close(other);
+    }
+    return result;
+}
+
+/* Calls sendfile() for what poll() reports as writable, a little at a time. */
+static ssize_t send_a_little(sendfile_t *s)
+{
+    if (events_now(s->call.fd, POLLOUT) == 0) {
+        errno = EAGAIN;
+        return -1;
+    }
+    int type = socket_option(s->call.fd, SO_TYPE); /* -1: no socket */
+    s->sz = s->sz < LITTLE || (type >= 0 && type != SOCK_STREAM) ? s->sz : LITTLE;
+    return do_sendfile(&s->call);
+}
+
+static int may_have_parts(const sendfile_t *s)
+{
+    return s->sz != 0 && (s->offset == NULL || *s->offset >= 0) && file_kind(s->in) == S_IFREG;
+}
+
 static ssize_t try_sendfile(call_t *call)
 {
-    return may_go_on(call) ? without_waiting(call, do_sendfile) : -1;
+    sendfile_t *s = (sendfile_t *)call;
+    if (!may_go_on(call)) {
+        return -1;
+    }
+    int flags = aco_i_libc.fcntl(call->fd, F_GETFL), kind = file_kind(call->fd);
+    int may_wait = flags >= 0 && (flags & O_NONBLOCK) == 0 && (flags & O_ACCMODE) != O_RDONLY;
+    return may_wait && kind == S_IFIFO                          ? send_to_pipe(s)
+           : may_wait && kind == S_IFSOCK && may_have_parts(s)  ? send_part(s)
+           : may_wait && (kind == S_IFSOCK || isatty(call->fd)) ? send_a_little(s)
+                                                                : do_sendfile(call);
 }
 
 /* Brings the next part of a file into the page cache, by a helper if need be: sendfile() would wait
@@ -130,6 +199,24 @@ int aco_i_accept(int fd, struct sockaddr *addr, socklen_t *addr_sz, int flags, i
 int aco_accept4(int fd, struct sockaddr *addr, socklen_t *addr_sz, int flags)
 {
     return aco_i_accept(fd, addr, addr_sz, flags, 1);
+}
+
+/* Makes a system call with O_NONBLOCK set, as nothing else keeps connect() from waiting. */
+static ssize_t without_waiting(call_t *call, try_t try)
+{
+    aco_i_lock_fd(call->entry);
+    int flags = aco_i_libc.fcntl(call->fd, F_GETFL);
+    int is_blocking = flags >= 0 && (flags & O_NONBLOCK) == 0;
+    if (is_blocking) {
+        aco_i_libc.fcntl(call->fd, F_SETFL, flags | O_NONBLOCK);
+    }
+    ssize_t result = try(call);
+    KEEP_ERRNO();
+    if (is_blocking) {
+        aco_i_libc.fcntl(call->fd, F_SETFL, flags);
+    }
+    aco_i_unlock_fd(call->entry);
+    return result;
 }
 
 static ssize_t do_connect(call_t *call)

@@ -2,8 +2,7 @@
 /*
  * Input and output. Each call is tried so that the kernel does not wait; if it would have, the task
  * does. Sockets are tried with MSG_DONTWAIT, other files with RWF_NOWAIT, or after poll() if they
- * don't know that; only a write to an eventfd sets O_NONBLOCK, for a moment. Outside tasks, a call
- * is libc's.
+ * don't know that. O_NONBLOCK, which others may see, is not set. Outside tasks, a call is libc's.
  */
 #include "io/call.h"
 
@@ -11,6 +10,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <netinet/in.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/sendfile.h>
@@ -75,20 +75,52 @@ static ssize_t write_to_fifo(int fd, const struct iovec *iov, int ct)
     return result;
 }
 
-/* An eventfd may refuse a value although poll() reports POLLOUT: its count has too little room. */
-static int is_eventfd(int fd)
+/* Sets `*count` to that of an eventfd and returns 1; 0: the descriptor is no eventfd. */
+static int count_of_eventfd(int fd, uint64_t *count)
 {
-    return file_kind(fd) == 0;
+    static const char key[] = "eventfd-count:";
+    char name[40], text[512];
+    snprintf(name, sizeof(name), "/proc/self/fdinfo/%d", fd);
+    int info = aco_i_libc.open(name, O_RDONLY | O_CLOEXEC);
+    ssize_t sz = info < 0 ? -1 : aco_i_libc.read(info, text, sizeof(text) - 1);
+    KEEP_ERRNO();
+    if (info >= 0) {
+        aco_i_libc.close(info);
+    }
+    text[sz > 0 ? sz : 0] = '\0';
+    const char *found = strstr(text, key);
+    *count = found == NULL ? 0 : strtoull(found + sizeof(key) - 1, NULL, 16);
+    return found != NULL;
 }
 
-static ssize_t write_nonblocking(int fd, const struct iovec *iov, int ct)
+/* Writes to a file of no kind, such as an eventfd, that poll() reports as writable: the count of
+ * that has room for 1 then, but perhaps not for the value. Of several values, one is written. */
+static ssize_t write_to_nameless(int fd, const struct iovec *iov, int ct)
 {
-    int flags = aco_i_libc.fcntl(fd, F_GETFL);
-    aco_i_libc.fcntl(fd, F_SETFL, flags | O_NONBLOCK);
-    ssize_t result = aco_i_libc.writev(fd, iov, ct);
-    KEEP_ERRNO();
-    aco_i_libc.fcntl(fd, F_SETFL, flags);
-    return result;
+    uint64_t value = 0, count;
+    if (iov->iov_len >= sizeof(value)) {
+        memcpy(&value, iov->iov_base, sizeof(value));
+    }
+    int is_simple = ct == 1 && value <= 1;
+    if (is_simple || !count_of_eventfd(fd, &count)) {
+        return aco_i_libc.writev(fd, iov, ct);
+    }
+    if (value != UINT64_MAX && value > UINT64_MAX - 1 - count) {
+        errno = EAGAIN;
+        return -1;
+    }
+    return aco_i_libc.writev(fd, iov, 1);
+}
+
+/* Whether a write to an eventfd without room ends at once all the same. */
+static int ends_at_once(int fd, const struct iovec *iov, int ct)
+{
+    uint64_t value = 1, count;
+    if (size_of(iov, ct) >= sizeof(value) && iov->iov_len >= sizeof(value)) {
+        memcpy(&value, iov->iov_base, sizeof(value));
+    }
+    return count_of_eventfd(fd, &count) &&
+           (size_of(iov, ct) < sizeof(value) || value == 0 || value == UINT64_MAX);
 }
 
 /* Writes to what poll() reports as full: a pipe without a free page may have room in its last one,
@@ -97,9 +129,10 @@ static ssize_t write_to_full(int fd, const struct iovec *iov, int ct)
 {
     ssize_t result = -1;
     errno = EAGAIN;
-    if (is_eventfd(fd)) {
-        return write_nonblocking(fd, iov, ct);
+    if (file_kind(fd) == 0 && ends_at_once(fd, iov, ct)) {
+        return aco_i_libc.writev(fd, iov, ct);
     }
+    errno = EAGAIN;
     if (file_kind(fd) == S_IFIFO) {
         result = write_to_fifo(fd, iov, ct);
         errno = result < 0 && errno == ENXIO ? EAGAIN : errno;
@@ -129,10 +162,11 @@ static ssize_t when_polled(const call_t *call, const struct iovec *iov, int ct, 
     if (polled == 0) {
         errno = EAGAIN;
         result = events == POLLOUT ? write_to_full(call->fd, iov, ct) : -1;
+    } else if (polled > 0 && events == POLLOUT && file_kind(call->fd) == 0) {
+        result = write_to_nameless(call->fd, iov, ct);
     } else if (polled > 0) {
         result = events == POLLIN          ? aco_i_libc.readv(call->fd, iov, ct)
                  : size_of(iov, ct) > most ? aco_i_libc.writev(call->fd, &chunk, 1)
-                 : is_eventfd(call->fd)    ? write_nonblocking(call->fd, iov, ct)
                                            : aco_i_libc.writev(call->fd, iov, ct);
     }
     aco_i_unlock_fd(call->entry);

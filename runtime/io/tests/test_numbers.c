@@ -4,6 +4,7 @@
  * file by close(2) and dup2(2), signal handlers that close, and no number left.
  */
 // build: -Wl,--wrap=syscall,--wrap=aco_i_allocate,--wrap=close,--wrap=epoll_ctl
+// build: -Wl,--wrap=fcntl,--wrap=fcntl64
 #define _GNU_SOURCE
 #include "tasks.h"
 
@@ -12,6 +13,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -91,6 +93,58 @@ static void *changes_flags(void *arg)
     }
     close_all(fds, 2);
     return arg;
+}
+
+static int ct_set_flags;
+
+int __real_fcntl64(int fd, int op, long arg);
+int __wrap_fcntl64(int fd, int op, long arg);
+int __wrap_fcntl64(int fd, int op, long arg)
+{
+    ct_set_flags += op == F_SETFL;
+    return __real_fcntl64(fd, op, arg);
+}
+
+int __real_fcntl(int fd, int op, long arg);
+int __wrap_fcntl(int fd, int op, long arg);
+int __wrap_fcntl(int fd, int op, long arg)
+{
+    ct_set_flags += op == F_SETFL;
+    return __real_fcntl(fd, op, arg);
+}
+
+/* Others see the flags of a file at any time, also by copies of its descriptor. */
+static void *leaves_flags_alone(void *arg)
+{
+    uint64_t values[] = {1, 1000, UINT64_MAX - 1002}, sum = 0;
+    int64_t offset = 0;
+    int fds[2], ends[2], file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    int event_fd = eventfd(0, EFD_CLOEXEC);
+    make_pair(fds);
+    CHECK(pipe2(ends, O_CLOEXEC) == 0 && file >= 0 && event_fd >= 0);
+    ct_set_flags = 0;
+    for (size_t i = 0; i < ARRAY_SZ(values); i++) {
+        CHECK(aco_write(event_fd, &values[i], sizeof(*values)) == sizeof(*values));
+    }
+    aco_within(MS)
+    {
+        CHECK_FAILS(aco_write(event_fd, &values[1], sizeof(*values)), ETIMEDOUT);
+    }
+    CHECK(aco_read(event_fd, &sum, sizeof(sum)) == sizeof(sum) && sum == UINT64_MAX - 1);
+    CHECK(aco_sendfile(fds[0], file, &offset, 1000) == 1000 && offset == 1000);
+    CHECK(aco_sendfile(fds[0], file, NULL, 1000) == 1000 && lseek(file, 0, SEEK_CUR) == 1000);
+    CHECK(aco_sendfile(ends[1], file, &offset, 1000) == 1000 && offset == 2000);
+    CHECK(ct_set_flags == 0);
+    close_all(fds, 2);
+    close_all(ends, 2);
+    CHECK(aco_close(file) == 0 && aco_close(event_fd) == 0);
+    return arg;
+}
+
+static void flags_of_others_are_left_alone(void **state)
+{
+    (void)state;
+    run_tasks(leaves_flags_alone, NULL);
 }
 
 static void flags_count_from_call_to_call(void **state)
@@ -307,8 +361,8 @@ static void close_while_watching(int watched, int other)
     }
     signal_at_epoll = other ? others[0] : fds[0];
     in_handler = fds[0];
-    aco_task_t *second =
-        aco_spawn(other ? reads_byte : fails_by_closing, (void *)(intptr_t)signal_at_epoll);
+    aco_task_t *second = aco_spawn(other ? reads_byte : fails_by_closing,
+                                   (void *)(intptr_t)signal_at_epoll);
     CHECK(aco_join(task, NULL) == 0 && signal_at_epoll < 0);
     CHECK(aco_write(others[1], "x", 1) == 1);
     CHECK(aco_join(second, NULL) == 0);
@@ -463,6 +517,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(flags_count_from_call_to_call),
+        cmocka_unit_test(flags_of_others_are_left_alone),
         cmocka_unit_test(a_reused_number_is_a_new_file),
         cmocka_unit_test(a_file_that_comes_back_is_seen),
         cmocka_unit_test(signal_handlers_close),
