@@ -18,6 +18,7 @@
 
 #include <cstddef>
 #include <iterator>
+#include <memory>
 #include <mutex>
 
 namespace aco {
@@ -69,6 +70,13 @@ template <class T> class slots {
         unlock();
     }
 
+    /* Ends the program if the move throws: there is no value then. */
+    void replace(T &old, slot *s) noexcept
+    {
+        std::destroy_at(std::addressof(old));
+        ::new (static_cast<void *>(std::addressof(old))) T(unpack(s));
+    }
+
 public:
     using item = slot *;
 
@@ -115,7 +123,7 @@ public:
         if constexpr (std::is_move_assignable_v<T>) {
             from = unpack(s);
         } else {
-            unpack(s);
+            replace(from, s);
         }
     }
     void return_to(const T &, item s)

@@ -382,6 +382,7 @@ struct stubborn {
         if (!may_move) {
             throw std::length_error("stubborn");
         }
+        other.value = -1;
     }
     stubborn &operator=(stubborn &&) = delete;
 };
@@ -405,6 +406,8 @@ void channel_passes_what_can_only_be_moved()
             CHECK(each.value == ++ct);
         }
         CHECK(ct == 2);
+        CHECK_FAILS(std::errc::broken_pipe, c.send(std::move(value)));
+        CHECK(value.value == 3); /* it was not sent */
     });
 }
 
