@@ -109,7 +109,7 @@ PUBLIC stShareStack_t *co_alloc_sharestack(int ct, int sz)
 }
 
 /* Marks the tasks of coroutines. These are not joined, so it is never called. */
-static void is_coroutine(void *, void *)
+static void is_coroutine(aco_task_t *, void *)
 {
 }
 

@@ -48,15 +48,18 @@ int aco_i_has_ended(aco_task_t *task);
 /* Frees a task after aco_i_await_end(). */
 void aco_i_free_ended(aco_task_t *task);
 
+/* Returns 1 if the task, which runs or has ended, was cancelled. */
+int aco_i_was_cancelled(const aco_task_t *task);
+
 /* The storage of a task that has ended, or that the caller has just made in its loop. */
 void *aco_i_storage(aco_task_t *task);
 
 /*
  * Replaces aco_join(): the task frees itself at its end, or now if it has ended. Before that, if
- * aco_i_finish() had returned the storage, `discard`, unless NULL, is called with the storage and
- * the result of `fn`: by the caller, or by the loop of the task, so it must not wait.
+ * aco_i_finish() had returned the storage, `discard`, unless NULL, is called with the task and the
+ * result of `fn`: by the caller, or by the loop of the task, so it must not wait.
  */
-void aco_i_detach(aco_task_t *task, void (*discard)(void *storage, void *result));
+void aco_i_detach(aco_task_t *task, void (*discard)(aco_task_t *task, void *result));
 
 /* A call when a task ends, by its loop or in a lock: it must not wait, nor touch that task. */
 typedef struct aco_i_watch_s {
@@ -82,7 +85,11 @@ int aco_i_group_join(aco_group_t *group, void **word);
 aco_task_t *aco_i_go_parked(void *(*fn)(void *), void *arg);
 
 /* Makes a task as aco_go() does, but it begins at the time `when`, and has no stack until then. */
-int aco_i_go_later(int64_t when, void *(*fn)(void *), void *arg);
+aco_task_t *aco_i_go_later(int64_t when, void *(*fn)(void *), void *arg);
+
+/* Ends a task of the caller's thread that one of these two has made, and that has not begun: `fn`
+ * is not called. aco_unpark() may have been, and is not due any more. */
+void aco_i_call_off(aco_task_t *task);
 
 /* Begins a block as aco_within() does, up to aco_i_leave(); outside of a task, too, for waits such
  * as those for locks. */

@@ -33,19 +33,57 @@ inline void *resume_stackless(void *address)
     return nullptr;
 }
 
+/* The task that resumes a stackless coroutine, which begins when the wait of that has ended. */
+class resumer {
+    aco_task_t *task_ = nullptr;
+
+public:
+    resumer() = default;
+    resumer(const resumer &) = delete;
+    resumer &operator=(const resumer &) = delete;
+    ~resumer()
+    {
+        if (task_ != nullptr) { /* the coroutine is destroyed while it waits */
+            aco_i_call_off(task_);
+        }
+    }
+    aco_task_t *set(aco_task_t *task, const char *call)
+    {
+        if (task == nullptr) {
+            fail(call);
+        }
+        return task_ = task;
+    }
+    aco_task_t *get() const noexcept
+    {
+        return task_;
+    }
+    /* Called by the coroutine after it was resumed. */
+    void clear() noexcept
+    {
+        task_ = nullptr;
+    }
+};
+
 /* co_await of a task. */
 template <class T> class task_awaiter : aco_i_watch_t {
+    resumer resumer_;
     task<T> &task_;
-    aco_task_t *resumer_ = nullptr;
 
     static void on_end(aco_i_watch_t *watch)
     {
-        aco_unpark(static_cast<task_awaiter *>(watch)->resumer_);
+        aco_unpark(static_cast<task_awaiter *>(watch)->resumer_.get());
     }
 
 public:
     explicit task_awaiter(task<T> &t) : aco_i_watch_t{nullptr, on_end}, task_(t)
     {
+    }
+    ~task_awaiter()
+    {
+        if (resumer_.get() != nullptr && task_.joinable()) {
+            aco_i_unwatch(task_.handle(), this);
+        }
     }
     bool await_ready() const
     {
@@ -53,17 +91,15 @@ public:
     }
     void await_suspend(std::coroutine_handle<> h)
     {
-        resumer_ = aco_i_go_parked(resume_stackless, h.address());
-        if (resumer_ == nullptr) {
-            fail("co_await of a task");
-        }
-        aco_task_t *resumer = resumer_; /* `this` may be gone after the watch */
+        aco_task_t *resumer = resumer_.set(aco_i_go_parked(resume_stackless, h.address()),
+                                           "co_await of a task");
         if (!aco_i_watch(task_.handle(), this)) {
             aco_unpark(resumer);
         }
     }
     T await_resume()
     {
+        resumer_.clear();
         return task_.join();
     }
 };
@@ -71,6 +107,7 @@ public:
 /* co_await of a point in time. */
 class time_awaiter {
     std::int64_t when_;
+    resumer resumer_;
 
 public:
     explicit time_awaiter(std::int64_t when) : when_(when)
@@ -80,12 +117,13 @@ public:
     {
         return false;
     }
-    void await_suspend(std::coroutine_handle<> h) const
+    void await_suspend(std::coroutine_handle<> h)
     {
-        check(aco_i_go_later(when_, resume_stackless, h.address()), "aco::co::sleep_for");
+        resumer_.set(aco_i_go_later(when_, resume_stackless, h.address()), "aco::co::sleep_for");
     }
-    void await_resume() const noexcept
+    void await_resume() noexcept
     {
+        resumer_.clear();
     }
 };
 
@@ -95,14 +133,13 @@ template <class T, class F, class N> class call_awaiter {
     F f_;
     N now_;
     outcome<T> result_;
-    std::coroutine_handle<> handle_;
-    bool is_ready_ = false;
+    std::coroutine_handle<> handle_; /* nullptr: it does not wait */
 
     static void *run(void *arg)
     {
         call_awaiter *self = static_cast<call_awaiter *>(arg);
         self->result_.set_to(self->f_);
-        self->handle_.resume();
+        std::exchange(self->handle_, nullptr).resume();
         return nullptr;
     }
 
@@ -110,14 +147,23 @@ public:
     call_awaiter(F &&f, N &&now) : f_(std::move(f)), now_(std::move(now))
     {
     }
+    call_awaiter(const call_awaiter &) = delete;
+    call_awaiter &operator=(const call_awaiter &) = delete;
+    ~call_awaiter()
+    {
+        if (handle_ != nullptr) {
+            aco_i_fail("the destructor of a co_await", aco_get_co(),
+                       "a task makes its call: destroy the stackless coroutine after that");
+        }
+    }
     bool await_ready()
     {
         return now_(result_);
     }
     void await_suspend(std::coroutine_handle<> h)
     {
-        handle_ = h;
         check(aco_go(run, this), "co_await");
+        handle_ = h;
     }
     T await_resume()
     {
@@ -132,7 +178,7 @@ template <class T, class F, class N> call_awaiter<T, F, N> call_awaiter_of(F &&f
 
 } // namespace detail
 
-/* co_await of a task: returns or throws what join() would. The wait takes no task. */
+/* co_await of a task: returns or throws what join() would. The wait takes no stack. */
 template <class T> detail::task_awaiter<T> operator co_await(task<T> &t)
 {
     return detail::task_awaiter<T>(t);
@@ -142,7 +188,8 @@ template <class T> detail::task_awaiter<T> operator co_await(task<T> &&t)
     return detail::task_awaiter<T>(t); /* it lives as long as the whole expression */
 }
 
-/* Operations for co_await in a stackless coroutine, under the names that they have in a task. */
+/* Operations for co_await in a stackless coroutine, under the names that they have in a task. While
+ * it waits for a task or a time, the coroutine may be destroyed, on its thread; in the others, not. */
 namespace co {
 
 template <class R, class P> detail::time_awaiter sleep_for(std::chrono::duration<R, P> d)
@@ -338,6 +385,13 @@ template <class T> class [[nodiscard]] future {
     explicit future(handle h) : handle_(h)
     {
     }
+    detail::future_promise<T> &state() const
+    {
+        if (!handle_) {
+            aco_i_fail("aco::future", aco_get_co(), "it was moved from: use the one it moved to");
+        }
+        return handle_.promise();
+    }
 
 public:
     using promise_type = detail::future_promise<T>;
@@ -358,14 +412,14 @@ public:
     }
     bool done() const noexcept
     {
-        return handle_.promise().has_ended();
+        return state().has_ended();
     }
     /* Waits, in a task, and returns or throws what the coroutine did. May be called once, and again
      * if the wait has failed. */
     T get()
     {
-        handle_.promise().wait("aco::future::get");
-        return handle_.promise().result.take();
+        state().wait("aco::future::get");
+        return state().result.take();
     }
 
     /* co_await */
@@ -375,11 +429,11 @@ public:
     }
     bool await_suspend(std::coroutine_handle<> h)
     {
-        return handle_.promise().wait(h);
+        return state().wait(h);
     }
     T await_resume()
     {
-        return handle_.promise().result.take();
+        return state().result.take();
     }
 };
 

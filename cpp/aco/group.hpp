@@ -40,7 +40,7 @@ template <class F> struct member {
         try {
             f();
         } catch (const std::system_error &e) {
-            if (e.code() != std::errc::operation_canceled) {
+            if (!is_cancellation(e, aco_self())) {
                 keep_thrown(group);
             }
         } catch (...) {

@@ -85,6 +85,12 @@ using held_of = std::conditional_t<std::is_reference_v<T>,
                                    std::reference_wrapper<std::remove_reference_t<T>>, value_of<T>>;
 
 #ifdef __cpp_exceptions
+/* Whether the task has thrown this because it was cancelled. */
+inline bool is_cancellation(const std::system_error &error, const aco_task_t *task)
+{
+    return error.code() == std::errc::operation_canceled && aco_i_was_cancelled(task);
+}
+
 /* Reports an exception of a task that is never joined. */
 inline void tell_lost(const char *what) noexcept
 {
@@ -146,9 +152,9 @@ public:
             return std::move(*value_);
         }
     }
-    /* Reports an exception that can't reach a caller any more, but not ECANCELED, by which
-     * cancelled tasks end. */
-    void drop() noexcept
+    /* Reports an exception of `task` that can't reach a caller any more, but not ECANCELED, by
+     * which a task ends that was cancelled. */
+    void drop([[maybe_unused]] const aco_task_t *task) noexcept
     {
 #ifdef __cpp_exceptions
         if (thrown_ == nullptr) {
@@ -157,7 +163,7 @@ public:
         try {
             std::rethrow_exception(thrown_);
         } catch (const std::system_error &error) {
-            if (error.code() != std::errc::operation_canceled) {
+            if (!is_cancellation(error, task)) {
                 tell_lost(error.what());
             }
         } catch (const std::exception &error) {
@@ -313,7 +319,7 @@ template <class F, class T> void *run_stored(void *storage)
     if (place != nullptr) {
         ::new (place) outcome<T>(std::move(result));
     } else {
-        result.drop();
+        result.drop(aco_self());
     }
     return nullptr;
 }
@@ -340,7 +346,7 @@ template <class F, class T> struct with_room {
         if (place != nullptr) {
             ::new (place) outcome<T> *(result.release());
         } else {
-            result->drop();
+            result->drop(aco_self());
         }
         return nullptr;
     }
@@ -550,13 +556,14 @@ public:
     {
         aco_task_cancel(valid("aco::task::cancel"));
     }
-    /* Lets the task go on alone. Its result is dropped; an exception other than ECANCELED is
-     * reported on stderr. */
+    /* Lets the task go on alone. Its result is dropped; an exception is reported on stderr, unless
+     * it is ECANCELED after the task was cancelled. */
     void detach() noexcept
     {
         if (task_ != nullptr) {
-            aco_i_detach(std::exchange(task_, nullptr), [](void *storage, void *) {
-                detail::stored<result>::at(storage).drop();
+            aco_i_detach(std::exchange(task_, nullptr), [](aco_task_t *ended, void *) {
+                void *storage = aco_i_storage(ended);
+                detail::stored<result>::at(storage).drop(ended);
                 detail::stored<result>::destroy(storage);
             });
         }

@@ -11,6 +11,8 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define CHECK(what)                                                                                \
     do {                                                                                           \
@@ -102,6 +104,25 @@ template <class F> void check_wait_ends(F wait)
         ends();
     }
     CHECK(std::uncaught_exceptions() == 0);
+}
+
+/* Runs `f` as the first task of a child. Returns the child's stderr and its status. */
+template <class F> std::pair<std::string, int> said_by(F &&f)
+{
+    int fds[2], status;
+    CHECK(pipe(fds) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(fds[1], STDERR_FILENO);
+        aco::run(std::forward<F>(f));
+        _exit(0);
+    }
+    close(fds[1]);
+    std::string said(4096, '\0');
+    said.resize(static_cast<std::size_t>(read(fds[0], said.data(), said.size())));
+    close(fds[0]);
+    CHECK(waitpid(child, &status, 0) == child);
+    return {said, status};
 }
 
 struct test {

@@ -156,6 +156,7 @@ check_others() {
 
 check_libcxx() {
     if echo '#include <vector>' | clang++ -stdlib=libc++ -x c++ -fsyntax-only - 2>/dev/null; then
+        use_library aco_runtime "${compiler[@]}" -O2
         try_all clang++ -O1 -stdlib=libc++
     else
         lack "no headers of libc++: apt-get install libc++-dev libc++abi-dev"

@@ -4,11 +4,12 @@
 
 #ifdef WITH_ASIO
 #include <boost/asio.hpp>
-#include <thread>
 #endif
 
 #include "cpp.hpp"
 
+#include <csignal>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -75,6 +76,87 @@ void stackless_coroutines_wait_for_time_and_each_other()
     });
 }
 
+/* A coroutine that begins at once, and is destroyed with its owner. */
+struct owned {
+    struct promise_type {
+        owned get_return_object()
+        {
+            return {std::coroutine_handle<promise_type>::from_promise(*this)};
+        }
+        std::suspend_never initial_suspend()
+        {
+            return {};
+        }
+        std::suspend_always final_suspend() noexcept
+        {
+            return {};
+        }
+        void return_void()
+        {
+        }
+        void unhandled_exception()
+        {
+            std::abort();
+        }
+    };
+    std::coroutine_handle<promise_type> handle;
+
+    ~owned()
+    {
+        handle.destroy();
+    }
+};
+
+owned waits_for(aco::task<int> &t)
+{
+    counted object;
+    co_await t;
+    CHECK(!"it was destroyed");
+}
+
+owned waits_for_own(aco::semaphore &may_end)
+{
+    counted object;
+    co_await spawn([&may_end] { may_end.acquire(); });
+    CHECK(!"it was destroyed");
+}
+
+owned sleeps()
+{
+    counted object;
+    co_await aco::co::sleep_for(for_ever);
+    CHECK(!"it was destroyed");
+}
+
+void a_stackless_coroutine_may_be_destroyed_while_it_waits()
+{
+    aco::run([] {
+        aco::semaphore may_end(0), ends(0);
+        auto waits = [&] {
+            may_end.acquire();
+            ends.release();
+            return 1;
+        };
+        auto t = spawn(waits);
+        {
+            auto a = waits_for(t), b = sleeps(), c = waits_for_own(may_end);
+            let_others_wait();
+        }
+        CHECK(counted::ct_alive == 0);
+        may_end.release(2);
+        CHECK(t.join() == 1);
+        t = spawn(waits);
+        {
+            auto a = waits_for(t);
+            may_end.release();
+            ends.acquire();
+            ends.acquire();
+            CHECK(t.done()); /* the coroutine is the next to run */
+        }
+        CHECK(counted::ct_alive == 0 && t.join() == 1);
+    }); /* without a wait for sleeps() */
+}
+
 future<int> receives(aco::channel<int> &c)
 {
     counted object;
@@ -113,6 +195,28 @@ void a_future_can_be_waited_for_again()
 }
 
 /* The wait fails and the future ends at the same time, on two threads. */
+void misuse_of_futures_and_waits_is_told()
+{
+    auto moved = said_by([] {
+        auto from = chain(0);
+        auto to = std::move(from);
+        from.done();
+    });
+    CHECK(moved.first.find("aco: aco::future: it was moved from") == 0 && moved.second == SIGABRT);
+    auto in_call = said_by([] {
+        auto calls = []() -> owned { co_await aco::co::call([] { aco::sleep_for(for_ever); }); };
+        auto destroyed = calls();
+        let_others_wait();
+    });
+    CHECK(in_call.first.find("aco: the destructor of a co_await: a task makes its call") == 0);
+    auto elsewhere = said_by([] {
+        auto waits = sleeps();
+        std::thread([&] { waits.handle.destroy(); }).join();
+    });
+    CHECK(elsewhere.first.find("aco: the destructor of a co_await: ") == 0 &&
+          elsewhere.first.find("another thread") != std::string::npos);
+}
+
 void a_future_is_never_lost()
 {
     aco::run_options options = {};
@@ -322,7 +426,9 @@ int main(int argc, char **argv)
     const test tests[] = {
         T(stackless_coroutines_wait_for_tasks),
         T(stackless_coroutines_wait_for_time_and_each_other),
+        T(a_stackless_coroutine_may_be_destroyed_while_it_waits),
         T(a_future_can_be_waited_for_again),
+        T(misuse_of_futures_and_waits_is_told),
         T(a_future_is_never_lost),
         T(stackless_coroutines_use_channels),
         T(stackless_coroutines_wait_for_descriptors),

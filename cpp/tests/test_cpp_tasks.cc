@@ -72,25 +72,6 @@ void tasks_pass_values_and_exceptions_by_join()
     CHECK(aco::this_task_id() == 0);
 }
 
-/* Runs `f` as the first task of a child. Returns the child's stderr and its status. */
-template <class F> std::pair<std::string, int> said_by(F &&f)
-{
-    int fds[2], status;
-    CHECK(pipe(fds) == 0);
-    pid_t child = fork();
-    if (child == 0) {
-        dup2(fds[1], STDERR_FILENO);
-        aco::run(std::forward<F>(f));
-        _exit(0);
-    }
-    close(fds[1]);
-    std::string said(4096, '\0');
-    said.resize(static_cast<std::size_t>(read(fds[0], said.data(), said.size())));
-    close(fds[0]);
-    CHECK(waitpid(child, &status, 0) == child);
-    return {said, status};
-}
-
 void an_exception_that_nobody_can_get_is_told()
 {
     using large = std::array<char, 1000>;
@@ -111,12 +92,24 @@ void an_exception_that_nobody_can_get_is_told()
         auto dropped = spawn(throws_instead);
         let_others_wait();
     }));
+    auto ends_like_cancelled = [] {
+        throw std::system_error(ECANCELED, std::generic_category(), "by itself");
+    };
+    CHECK(tells(": by itself: ", [&] { spawn(ends_like_cancelled).detach(); }));
+    CHECK(tells(": by itself: ", [&] {
+        auto dropped = spawn(ends_like_cancelled);
+        let_others_wait();
+    }));
     auto said = said_by([&] {
                     auto joined = spawn(throws);
                     CHECK_THROWS(std::runtime_error, true, joined.join());
                     auto cancelled = spawn([] { aco::sleep_for(for_ever); });
                     let_others_wait();
                     cancelled.cancel();
+                    auto ended = spawn([] { aco::sleep_for(for_ever); });
+                    let_others_wait();
+                    ended.cancel();
+                    let_others_wait();
                 }).first;
     CHECK(said == "");
 }
@@ -636,6 +629,11 @@ void an_exception_in_a_group_cancels_it_and_leaves_join()
             fill(by_destructor);
         });
         CHECK(ct_cancelled == 6);
+        CHECK_FAILS(std::errc::operation_canceled, {
+            aco::group not_cancelled;
+            not_cancelled.spawn(
+                [] { throw std::system_error(ECANCELED, std::generic_category(), "by itself"); });
+        });
         CHECK_THROWS(std::logic_error, e.what() == std::string("mine"), {
             aco::group passed_by;
             fill(passed_by);

@@ -102,7 +102,7 @@ struct aco_task_s {
     atomic_uint64_t id; /* 0 for a thread until it takes a lock */
     aco_task_t *joiner;
     aco_i_watch_t *watches;
-    void (*discard)(void *storage, void *result); /* called after the end of a detached task */
+    void (*discard)(aco_task_t *task, void *result); /* called after the end of a detached task */
     char has_ended;
     char is_detached;
     lock_t lock;         /* for the fields from `joiner` to here */

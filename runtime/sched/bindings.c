@@ -95,13 +95,19 @@ int aco_i_has_ended(aco_task_t *task)
     return is_over(task);
 }
 
+int aco_i_was_cancelled(const aco_task_t *task)
+{
+    need(task, "aco_i_was_cancelled", no_task);
+    return __atomic_load_n(&task->is_cancelled, __ATOMIC_SEQ_CST);
+}
+
 void *aco_i_storage(aco_task_t *task)
 {
     need(task, "aco_i_storage", no_task);
     return task->storage;
 }
 
-void aco_i_detach(aco_task_t *task, void (*discard)(void *storage, void *result))
+void aco_i_detach(aco_task_t *task, void (*discard)(aco_task_t *task, void *result))
 {
     need(task, "aco_i_detach", no_task);
     lock(&task->lock);
@@ -113,7 +119,7 @@ void aco_i_detach(aco_task_t *task, void (*discard)(void *storage, void *result)
         return;
     }
     if (discard != NULL) {
-        discard(task->storage, task->arg);
+        discard(task, task->arg);
     }
     aco_i_free_ended(task);
 }
@@ -176,14 +182,33 @@ aco_task_t *aco_i_go_parked(void *(*fn)(void *), void *arg)
     return make_waiting(aco_i_loop, FOR_PARK, fn, arg);
 }
 
-int aco_i_go_later(int64_t when, void *(*fn)(void *), void *arg)
+aco_task_t *aco_i_go_later(int64_t when, void *(*fn)(void *), void *arg)
 {
     need(fn, "aco_i_go_later", no_function);
     aco_task_t *task = make_waiting(aco_i_loop, FOR_SLEEP, fn, arg);
-    if (task == NULL) {
-        return -1;
+    if (task != NULL) {
+        aco_i_set_timer(task, when);
+        aco_i_wake_loop(task->loop); /* one that is embedded must set its timerfd */
     }
-    aco_i_set_timer(task, when);
-    aco_i_wake_loop(task->loop); /* one that is embedded must set its timerfd */
-    return 0;
+    return task;
+}
+
+static void *do_nothing(void *arg)
+{
+    return arg;
+}
+
+void aco_i_call_off(aco_task_t *task)
+{
+    need(task, "aco_i_call_off", "the task is NULL: pass what aco_i_go_later() returned");
+    if (task->loop != aco_i_loop) {
+        aco_i_misuse_of("the destructor of a co_await",
+                        "the stackless coroutine was suspended on another thread: destroy it "
+                        "there");
+    }
+    task->fn = do_nothing;
+    aco_i_clear_timer(task);
+    if (aco_i_claim(task, WAIT_EVENT)) {
+        aco_i_make_ready(task);
+    }
 }

@@ -175,7 +175,7 @@ void aco_i_reap(loop_t *loop, aco_task_t *task)
         aco_i_free_task(task);
     } else if (!announce_end(task)) {
         if (task->discard != NULL) {
-            task->discard(task->storage, task->arg);
+            task->discard(task, task->arg);
         }
         aco_i_free_task(task);
     }

@@ -468,6 +468,7 @@ static void frees_broadcast_under_end(void)
     X("aco_i_await_end", aco_i_await_end(NULL))                                                    \
     X("aco_i_has_ended", aco_i_has_ended(NULL))                                                    \
     X("aco_i_free_ended", aco_i_free_ended(NULL))                                                  \
+    X("aco_i_was_cancelled", aco_i_was_cancelled(NULL))                                            \
     X("aco_i_storage", aco_i_storage(NULL))                                                        \
     X("aco_i_detach", aco_i_detach(NULL, NULL))                                                    \
     X("aco_i_watch", aco_i_watch(NULL, &watch))                                                    \
@@ -479,6 +480,7 @@ static void frees_broadcast_under_end(void)
     X("aco_i_group_join", aco_i_group_join(aco_group_new(), NULL))                                 \
     X("aco_i_go_parked", aco_i_go_parked(NULL, NULL))                                              \
     X("aco_i_go_later", aco_i_go_later(0, NULL, NULL))                                             \
+    X("aco_i_call_off", aco_i_call_off(NULL))                                                      \
     CALLS_OF_FREED(X)
 
 /* Makes, in a task, the misuse in line `arg` of CALLS. */
