@@ -21,6 +21,10 @@
 #include "aco_cancel.h"
 #include "aco_stack_pool.h"
 
+#ifdef ACO_CONFIG_STRESS
+#error "aco.hpp does not work with ACO_CONFIG_STRESS: its objects lie on suspended stacks"
+#endif
+
 #include <cstddef>
 #include <cstdint>
 #include <exception>

@@ -29,7 +29,8 @@ namespace detail {
 
 /*
  * A coroutine of a generator. It shares the control words of its resumer, as a function does those
- * of its caller, so the switches here neither save nor load them.
+ * of its caller, so the switches here neither save nor load them, unless acosw() stands in for the
+ * inline switch.
  */
 class light_fiber : public fiber {
     /* Rare cases: another parent, the first resume, exceptions. */

@@ -64,6 +64,8 @@ check_headers() {
     done
     must_not "$cxx: aco.hpp compiles as C++14" "needs C\+\+17" "$cxx" -std=c++14 "${INCLUDE[@]}" \
         -fsyntax-only -include aco.hpp -x c++ /dev/null
+    must_not "$cxx: aco.hpp compiles for stress" "does not work with ACO_CONFIG_STRESS" "$cxx" \
+        -std=c++17 -DACO_CONFIG_STRESS "${INCLUDE[@]}" -fsyntax-only -include aco.hpp -x c++ /dev/null
     echo "$cxx: headers"
 }
 
@@ -149,6 +151,8 @@ check_gcc() {
 }
 
 check_others() {
+    use_library aco_runtime "${compiler[@]}" -O2 -DACO_CONFIG_NO_INLINE_SWITCH
+    try test_cpp_generators "$CXX" -std=c++17 -O1 -DACO_CONFIG_NO_INLINE_SWITCH
     check_i386 "$CXX"
     find_compilers clang++
     check_i386 clang++
