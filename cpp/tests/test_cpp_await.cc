@@ -111,21 +111,21 @@ owned waits_for(aco::task<int> &t)
 {
     counted object;
     co_await t;
-    CHECK(!"it was destroyed");
+    CHECK(false); /* it was destroyed */
 }
 
 owned waits_for_own(aco::semaphore &may_end)
 {
     counted object;
     co_await spawn([&may_end] { may_end.acquire(); });
-    CHECK(!"it was destroyed");
+    CHECK(false); /* it was destroyed */
 }
 
 owned sleeps()
 {
     counted object;
     co_await aco::co::sleep_for(for_ever);
-    CHECK(!"it was destroyed");
+    CHECK(false); /* it was destroyed */
 }
 
 void a_stackless_coroutine_may_be_destroyed_while_it_waits()
