@@ -168,6 +168,7 @@ struct loop_s {
     unsigned ct_rounds;     /* how often that was, since the switch number `rounds_of` */
     uint64_t rounds_of;
     uint64_t mask;        /* the signals that the thread blocks while no handler runs */
+    char is_awaited;      /* what is no task has resumed the running one, and goes on after it */
     char knows_mask;      /* 0: `mask` is to be read at the next look */
     aco_task_t *resumed;  /* the task that the running one resumes by way of the loop */
     aco_task_t *resumers; /* tasks that go on when those that they resumed wait, the last first */

@@ -322,6 +322,14 @@ static uint64_t blocked_signals(void)
     return mask;
 }
 
+static inline void learn_mask(loop_t *loop)
+{
+    if (aco_unlikely(!loop->knows_mask)) {
+        loop->mask = blocked_signals();
+        loop->knows_mask = 1;
+    }
+}
+
 /* Whether a signal handler may be the caller, which must not switch: it may have interrupted
  * malloc(). While it runs, its signal is blocked. If a task has changed the mask, the loop learns
  * that at its next look. */
@@ -398,7 +406,8 @@ __attribute__((noinline, cold)) void aco_i_end_round(loop_t *loop)
     }
     loop->ct_rounds++;
     int is_late = aco_i_clock() - loop->now >= TURN_TIME;
-    int is_over = loop->ct_rounds >= ROUNDS_A_TURN && loop->first_ready != NULL;
+    int has_others = loop->first_ready != NULL || loop->resumers != NULL || loop->is_awaited;
+    int is_over = loop->ct_rounds >= ROUNDS_A_TURN && has_others;
     if (task == NULL || !(is_late || is_over) || may_be_in_handler(loop)) {
         return;
     }
@@ -503,8 +512,11 @@ void aco_i_run_now(loop_t *loop, aco_task_t *task)
     aco_t *before = aco_gtls_co;
     unsigned switches_left = loop->switches_left;
     KEEP_ERRNO();
+    learn_mask(loop);
     loop->switches_left = 1; /* this one */
+    loop->is_awaited = 1;
     run_task(loop, task);
+    loop->is_awaited = 0;
     loop->switches_left = switches_left;
     aco_gtls_co = before;
 }
@@ -553,10 +565,7 @@ static void run_ready(loop_t *loop, int64_t most)
 {
     const aco_task_t *last_before = loop->first_ready != NULL ? loop->last_ready : NULL;
     aco_i_look(loop, most);
-    if (aco_unlikely(!loop->knows_mask)) {
-        loop->mask = blocked_signals();
-        loop->knows_mask = 1;
-    }
+    learn_mask(loop);
     loop->turn_began = loop->first_ready != NULL ? loop->now : 0;
     loop->switches_left = SWITCHES_A_TURN;
     if (loop->now >= loop->seen_at) {
