@@ -54,12 +54,16 @@ extern "C" {
 int aco_hooks_active(void);
 
 /*
- * Names the libraries whose pthread keys have a value for each task instead of each thread.
- * `libraries` has prefixes of their file names, separated by spaces. It must be called before these
- * libraries create their keys. The default is "libcrypto". Returns 0; or -1 with ENOMEM, or with
- * EINVAL for NULL.
+ * Adds to the libraries whose pthread keys have a value for each task instead of each thread: at
+ * first "libcrypto libpython liblmdb". `libraries` has prefixes of file names, separated by spaces;
+ * that of a program counts for what is linked into it statically. It must be called before they
+ * create their keys, and by one thread at a time. Returns 0; or -1 with ENOMEM, or with EINVAL for
+ * NULL.
  */
 int aco_hooks_own_keys(const char *libraries);
+
+/* The same as aco_hooks_own_keys(), but the list is replaced; "": no library has keys of its own. */
+int aco_hooks_set_own_keys(const char *libraries);
 
 #ifdef __cplusplus
 }

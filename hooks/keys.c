@@ -8,6 +8,7 @@
 
 #include <dlfcn.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 HOOKS_OF(keys);
@@ -17,24 +18,34 @@ HOOKS_OF(keys);
 
 /* ==== Libraries ============================================================================== */
 
-static const char default_libraries[] = "libcrypto";
+static const char default_libraries[] = "libcrypto libpython liblmdb";
 static const char *libraries = default_libraries; /* atomic */
 
-int aco_hooks_own_keys(const char *names)
+/* Makes a list of two the list. */
+static int set_libraries(const char *first, const char *second)
 {
-    if (names == NULL) {
-        return (int)refuse(EINVAL);
-    }
-    char *copy = (char *)aco_i_allocate(strlen(names) + 1);
-    if (copy == NULL) {
+    size_t sz = strlen(first) + strlen(second) + 2;
+    char *list = (char *)aco_i_allocate(sz);
+    if (list == NULL) {
         return (int)refuse(ENOMEM);
     }
-    strcpy(copy, names);
-    const char *before = __atomic_exchange_n(&libraries, copy, __ATOMIC_ACQ_REL);
+    snprintf(list, sz, "%s %s", first, second);
+    const char *before = __atomic_exchange_n(&libraries, list, __ATOMIC_ACQ_REL);
     if (before != default_libraries) {
         aco_i_release((void *)(uintptr_t)before);
     }
     return 0;
+}
+
+int aco_hooks_own_keys(const char *names)
+{
+    return names == NULL ? (int)refuse(EINVAL)
+                         : set_libraries(__atomic_load_n(&libraries, __ATOMIC_ACQUIRE), names);
+}
+
+int aco_hooks_set_own_keys(const char *names)
+{
+    return names == NULL ? (int)refuse(EINVAL) : set_libraries(names, "");
 }
 
 static EARLY int is_named(const char *file)

@@ -50,13 +50,31 @@ typedef struct many_s {
     nfds_t ct;
 } many_t;
 
-/* Leaves out descriptors that poll() finds ready and the call does not. */
-static void leave_out(many_t *many)
+#define LEFT_OUT INT_MIN     /* is added to a descriptor */
+#define FIRST_LEAVE 1000000  /* ns for which descriptors are left out */
+#define LAST_LEAVE 100000000 /* ns; the time doubles up to this */
+
+/* Leaves out descriptors that poll() finds ready and the call does not: they may become ready for it
+ * in another way. Returns whether there are any. */
+static int leave_out(many_t *many)
+{
+    int has_left_out = 0;
+    for (nfds_t i = 0; i < many->ct; i++) {
+        struct pollfd *polled = &many->fds[i];
+        if (polled->fd >= 0 && (polled->revents & polled->events) == 0 && polled->revents != 0) {
+            polled->fd += LEFT_OUT;
+            has_left_out = 1;
+        }
+    }
+    return has_left_out;
+}
+
+static void take_in(many_t *many)
 {
     for (nfds_t i = 0; i < many->ct; i++) {
-        if ((many->fds[i].revents & many->fds[i].events) == 0 && many->fds[i].revents != 0) {
-            many->fds[i].fd = -1;
-        }
+        int fd = many->fds[i].fd;
+        many->fds[i].fd = fd < LEFT_OUT / 2 ? fd - LEFT_OUT
+                                            : fd; /* others below 0 are the caller's */
     }
 }
 
@@ -66,14 +84,22 @@ static int wait_for_many(many_t *many, int64_t until)
 {
     int signals = open_signals(many->mask);
     int result;
+    int64_t leave = FIRST_LEAVE, end = until;
     many->fds[many->ct] = (struct pollfd){signals, POLLIN, 0};
     while ((result = many->ask(many)) == 0) {
-        int ct = aco_i_poll(many->fds, many->ct + 1, until);
-        if (ct <= 0) {
+        int ct = aco_i_poll(many->fds, many->ct + 1, end);
+        if (ct < 0 || (ct == 0 && end == until)) {
             result = ct;
             break;
         }
-        leave_out(many);
+        if (ct == 0) {
+            take_in(many);
+            end = until;
+        } else if (leave_out(many)) {
+            int64_t again = aco_i_after(leave);
+            end = again < until ? again : until;
+            leave = leave < LAST_LEAVE ? 2 * leave : leave;
+        }
         if (many->fds[many->ct].revents != 0 && (result = take_signals(many->mask)) != 0) {
             break;
         }

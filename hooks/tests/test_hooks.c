@@ -598,9 +598,53 @@ static void test_active(void **state)
     assert_true(aco_hooks_active());
 }
 
+/* ==== select ================================================================================= */
+
+/* A socket that hangs as select() begins, and gets what it waits for later. */
+static int select_fds[2];
+
+static void *connects_late(void *arg)
+{
+    struct sockaddr_in in;
+    socklen_t sz = sizeof(in);
+    CHECK(aco_sleep(5 * MS) == 0);
+    CHECK(getsockname(select_fds[1], (struct sockaddr *)&in, &sz) == 0);
+    CHECK(connect(select_fds[0], (struct sockaddr *)&in, sz) == 0);
+    int fd = accept(select_fds[1], NULL, NULL);
+    CHECK(fd >= 0 && send(fd, "!", 1, MSG_OOB) == 1);
+    CHECK(aco_sleep(MS) == 0 && close(fd) == 0);
+    return arg;
+}
+
+static void *selects_early(void *arg)
+{
+    struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    struct timeval limit = {20, 0};
+    fd_set except;
+    for (int i = 0; i < 2; i++) {
+        select_fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    }
+    CHECK(bind(select_fds[1], (struct sockaddr *)&in, sizeof(in)) == 0);
+    CHECK(listen(select_fds[1], 1) == 0);
+    aco_task_t *task = aco_spawn(connects_late, NULL);
+    FD_ZERO(&except);
+    FD_SET(select_fds[0], &except);
+    CHECK(select(select_fds[0] + 1, NULL, NULL, &except, &limit) == 1);
+    CHECK(aco_join(task, NULL) == 0);
+    CHECK(close(select_fds[0]) == 0 && close(select_fds[1]) == 0);
+    return arg;
+}
+
+static void select_forgets_no_descriptor(void **state)
+{
+    (void)state;
+    run_tasks(selects_early, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(select_forgets_no_descriptor),
         cmocka_unit_test(large_sets_end_with_the_table),
         cmocka_unit_test(test_active),
         cmocka_unit_test(test_close),

@@ -2,7 +2,8 @@
 /*
  * OpenSSL by its own calls, and nginx. Jobs are pairs: one meets a peer that misbehaves, and keeps
  * the error in its queue; the other is in the middle of a connection meanwhile, and must not see
- * the error. OWN_KEYS in the environment names the libraries of aco_hooks_own_keys().
+ * the error. OWN_KEYS in the environment names the libraries of
+ * aco_hooks_set_own_keys().
  */
 #define _GNU_SOURCE
 #include "real.h"
@@ -20,7 +21,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#pragma weak aco_hooks_own_keys /* the program of threads has no hooks */
+#pragma weak aco_hooks_set_own_keys /* the program of threads has no hooks */
 
 enum { CT_MOST_PAIRS = 100 };
 
@@ -213,7 +214,7 @@ static SSL_CTX *make_context(const char *certificate)
 
 static void init(void)
 {
-    CHECK(getenv("OWN_KEYS") == NULL || aco_hooks_own_keys(getenv("OWN_KEYS")) == 0);
+    CHECK(getenv("OWN_KEYS") == NULL || aco_hooks_set_own_keys(getenv("OWN_KEYS")) == 0);
     CHECK(getenv("TLS_PORT") != NULL && getenv("CERTIFICATE") != NULL);
     tls_port = atoi(getenv("TLS_PORT"));
     knows_certificate = make_context(getenv("CERTIFICATE"));
