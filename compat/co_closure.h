@@ -3,7 +3,8 @@
  * Closures for C++ of any age.
  *
  *     co_ref(ref, total, mutex);       // an object that refers to up to 16 variables
- *     co_func(add, ref, i)             // a class with copies of up to 16 variables
+ *     co_func(add, ref, i)             // a class with copies of up to 16 variables; in C++11, a
+ *                                      // variable that is a reference refers to the same object
  *     {
  *         ref.total += i;
  *     }
@@ -50,7 +51,12 @@ struct stCoClosure_t {
 #define CO_I_EACH(m, s, n, ...)                                                                    \
     CO_I_JOIN(CO_I_EACH_, CO_I_COUNT(n, ##__VA_ARGS__))(m, s, n, ##__VA_ARGS__)
 
+/* A reference stays one, as in libco; before C++11 it is copied. */
+#if __cplusplus >= 201103L
+#define CO_I_TYPE(n, x) typedef decltype(x) co_i_##n##_##x;
+#else
 #define CO_I_TYPE(n, x) typedef __typeof__(x) co_i_##n##_##x;
+#endif
 #define CO_I_COPY(n, x) co_i_##n##_##x x;
 #define CO_I_REFERENCE(n, x) co_i_##n##_##x &x;
 #define CO_I_COPIED(n, x) const co_i_##n##_##x &co_i_##x

@@ -36,8 +36,26 @@ static void run_in_coroutines(const std::vector<stCoClosure_t *> &closures)
     }
 }
 
+/* Returns how often a closure has counted that was made of a reference. */
+static int count_by(int &ct)
+{
+    const int step = 2;
+    co_func(count, ct, step)
+    {
+        ct += step;
+    }
+    co_func_end;
+    stCoClosure_t *closure = new count(ct, step);
+    closure->exec();
+    closure->exec();
+    delete closure;
+    return ct;
+}
+
 int main()
 {
+    int ct = 1;
+    CHECK(count_by(ct) == (__cplusplus >= 201103L ? 5 : 1));
     std::vector<stCoClosure_t *> closures;
     pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     int total = 0;
