@@ -3,7 +3,7 @@
 #ifndef ACO_COMPAT_COROUTINE_H
 #define ACO_COMPAT_COROUTINE_H
 
-#include "co_routine.h"
+#include "co_routine_inner.h"
 
 #include "aco_runtime.h"
 
@@ -19,12 +19,6 @@ struct specific_t {
     uint64_t align[]; /* as malloc() does */
 };
 
-/* The value of a name that co_set_env_list() has listed. */
-struct variable_t {
-    bool is_own; /* not the process's */
-    char *value; /* NULL: not set */
-};
-
 struct stCoRoutine_t {
     aco_task_t *task; /* NULL: it has ended, its thread has, or it stands for a thread */
     stCoEpoll_t *thread;
@@ -33,7 +27,7 @@ struct stCoRoutine_t {
     const void **values; /* by key */
     size_t ct_values;
     specific_t *specifics;
-    variable_t *variables; /* in the order of the list; NULL: it has none of its own */
+    char **variables; /* in the order of the list, NULL if not set; NULL: none is */
     stShareStack_t *share_stack;
     size_t stack_sz;
     bool has_begun;
@@ -42,7 +36,8 @@ struct stCoRoutine_t {
 };
 
 /* A thread. */
-struct stCoEpoll_t {
+struct stCoRoutineEnv_t {};
+struct stCoEpoll_t : stCoRoutineEnv_t {
     stCoRoutine_t main; /* stands for the thread outside of coroutines */
     stCoRoutine_t *first;
 };

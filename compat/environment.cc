@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * getenv(), setenv() and unsetenv() of the names that co_set_env_list() lists: each coroutine with
- * hooks has values of its own for them. All other calls are libc's.
+ * hooks has values of its own for them, and none at first. All other calls are libc's.
  */
 #include "coroutine.h"
 
@@ -64,33 +64,33 @@ static char *value_of_process(const char *name)
 
 static char *value_of(const char *name, size_t number)
 {
-    const stCoRoutine_t *co = number == 0 ? NULL : co_i_running();
-    return co != NULL && co->variables != NULL && co->variables[number - 1].is_own
-               ? co->variables[number - 1].value
-               : value_of_process(name);
+    if (number == 0) {
+        return value_of_process(name);
+    }
+    const stCoRoutine_t *co = co_i_running();
+    return co->variables == NULL ? NULL : co->variables[number - 1];
 }
 
-/* Gives the running coroutine a value of its own, which it then owns. 0, or -1 with ENOMEM. */
+/* Gives the running coroutine a value, which it then owns. 0, or -1 with ENOMEM. */
 static int set(size_t number, char *value)
 {
     stCoRoutine_t *co = co_i_running();
     if (co->variables == NULL) {
-        co->variables = static_cast<variable_t *>(calloc(listed->ct, sizeof(*co->variables)));
+        co->variables = static_cast<char **>(calloc(listed->ct, sizeof(*co->variables)));
     }
     if (co->variables == NULL) {
         free(value);
         return -1;
     }
-    free(co->variables[number - 1].value);
-    co->variables[number - 1].value = value;
-    co->variables[number - 1].is_own = true;
+    free(co->variables[number - 1]);
+    co->variables[number - 1] = value;
     return 0;
 }
 
 void co_i_free_variables(stCoRoutine_t *co)
 {
     for (size_t i = 0; co->variables != NULL && i < listed->ct; i++) {
-        free(co->variables[i].value);
+        free(co->variables[i]);
     }
     free(co->variables);
 }

@@ -25,13 +25,13 @@ static void *work(void *arg)
     snprintf(own, sizeof(own), "query %d", *static_cast<int *>(arg));
     CHECK(is("CO_TEST_QUERY", "process"));
     co_enable_hook_sys();
-    CHECK(is("CO_TEST_QUERY", "process") && is("CO_TEST_COOKIE", NULL));
-    CHECK(setenv("CO_TEST_QUERY", "not this", 0) == 0 && is("CO_TEST_QUERY", "process"));
-    CHECK(setenv("CO_TEST_QUERY", own, 1) == 0);
+    CHECK(is("CO_TEST_QUERY", NULL) && is("CO_TEST_COOKIE", NULL) && is("CO_TEST_HOST", NULL));
+    CHECK(setenv("CO_TEST_QUERY", "first", 0) == 0 && is("CO_TEST_QUERY", "first"));
+    CHECK(setenv("CO_TEST_QUERY", own, 1) == 0 && setenv("CO_TEST_HOST", "own host", 0) == 0);
     CHECK(setenv("CO_TEST_COOKIE", own, 0) == 0);
     CHECK(setenv("CO_TEST_SHARED", own, 1) == 0);
     co_poll(co_get_epoll_ct(), NULL, 0, 5);
-    CHECK(is("CO_TEST_QUERY", own) && is("CO_TEST_COOKIE", own) && is("CO_TEST_HOST", "host"));
+    CHECK(is("CO_TEST_QUERY", own) && is("CO_TEST_COOKIE", own) && is("CO_TEST_HOST", "own host"));
     CHECK(setenv("CO_TEST_QUERY", "not this", 0) == 0 && is("CO_TEST_QUERY", own));
     co_disable_hook_sys();
     CHECK(is("CO_TEST_QUERY", "process") && is("CO_TEST_COOKIE", NULL));
@@ -63,7 +63,7 @@ int main()
         co_resume(all[static_cast<size_t>(i)]);
     }
     CHECK(is("CO_TEST_QUERY", "process") && is("CO_TEST_COOKIE", NULL));
-    CHECK(is("CO_TEST_SHARED", "query 9"));
+    CHECK(is("CO_TEST_SHARED", "query 9") && is("CO_TEST_HOST", "host"));
     co_eventloop(co_get_epoll_ct(), end_when_done, NULL);
     CHECK(unsetenv("CO_TEST_QUERY") == 0 && is("CO_TEST_QUERY", NULL));
     for (size_t i = 0; i < all.size(); i++) {
