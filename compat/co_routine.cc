@@ -56,9 +56,22 @@ PUBLIC void co_init_curr_thread_env()
     begin_thread();
 }
 
+PUBLIC stCoRoutineEnv_t *co_get_curr_thread_env()
+{
+    return thread;
+}
+
 PUBLIC stCoEpoll_t *co_get_epoll_ct()
 {
     return begin_thread();
+}
+
+static int64_t idle_interval = 64 * NS_A_MS; /* atomic */
+
+PUBLIC void co_set_idle_interval(int ms)
+{
+    __atomic_store_n(&idle_interval, (ms > 1 ? ms : 1) * static_cast<int64_t>(NS_A_MS),
+                     __ATOMIC_RELAXED);
 }
 
 PUBLIC void co_eventloop(stCoEpoll_t *, pfn_co_eventloop_t fn, void *arg)
@@ -69,7 +82,7 @@ PUBLIC void co_eventloop(stCoEpoll_t *, pfn_co_eventloop_t fn, void *arg)
     if (begin_thread() == NULL) {
         aco_i_misuse_of("co_eventloop", "the thread has no loop: see errno of co_create()");
     }
-    aco_i_run_turns(aco_i_loop, fn, arg);
+    aco_i_run_turns(aco_i_loop, fn, arg, __atomic_load_n(&idle_interval, __ATOMIC_RELAXED));
 }
 
 /* ==== Coroutines ============================================================================= */
@@ -245,6 +258,11 @@ PUBLIC void co_release(stCoRoutine_t *co)
     co_i_free_values(co);
     co_i_free_variables(co);
     free(co);
+}
+
+PUBLIC void co_free(stCoRoutine_t *co)
+{
+    co_release(co);
 }
 
 stCoRoutine_t *co_i_running()

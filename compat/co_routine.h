@@ -86,9 +86,14 @@ stCoEpoll_t *co_get_epoll_ct();
 /*
  * Runs the thread's loop, and calls `fn`, unless it is NULL, after each turn, until that returns
  * -1. While nothing happens, the thread sleeps: without `fn` until something does; with it, for
- * 1 ms, and each further time twice as long, up to 64.
+ * 1 ms, and each further time twice as long, up to the idle interval.
  */
 void co_eventloop(stCoEpoll_t *ctx, pfn_co_eventloop_t fn, void *arg);
+
+/* Sets the idle interval, in ms, of the loops that all threads begin to run from now on: 64 by
+ * default, 1 at least. With 1, as in libco, functions of loops see what another thread has left for
+ * them soon, and the process wakes a thousand times a second. */
+void co_set_idle_interval(int ms);
 
 /* As poll(), but only the coroutine waits. Outside of one, the thread waits. */
 int co_poll(stCoEpoll_t *ctx, struct pollfd fds[], nfds_t ct, int timeout);
@@ -114,8 +119,7 @@ int co_setspecific(pthread_key_t key, const void *value);
 void *co_getspecific(pthread_key_t key);
 
 /* Gives each coroutine with hooks values of its own for these names, in getenv(), setenv() and
- * unsetenv(): the process's value until the coroutine sets or unsets its own. Only the first call
- * counts. */
+ * unsetenv(). None is set at first, whatever the process has. Only the first call counts. */
 void co_set_env_list(const char *names[], size_t ct);
 
 /* ==== Hooks ================================================================================== */

@@ -179,8 +179,9 @@ SHARED node_t *aco_i_claim_first(queue_t *queue, outcome_t outcome);
 SHARED loop_t *aco_i_own_loop(int (*at_end)(void));
 
 /* Runs turns of a loop that is embedded in another one, and calls `fn`, unless NULL, after each,
- * until that returns -1. */
-SHARED void aco_i_run_turns(loop_t *loop, int (*fn)(void *), void *arg);
+ * until that returns -1. While no task runs, a pause of 1 ms between calls doubles, up to
+ * `longest_pause` ns. */
+SHARED void aco_i_run_turns(loop_t *loop, int (*fn)(void *), void *arg, int64_t longest_pause);
 
 /* ---- start/resume.c ---- */
 

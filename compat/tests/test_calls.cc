@@ -2,6 +2,8 @@
 /* Coroutines, values and hooks: the result of each call, and the order in which coroutines run. */
 #include "calls.h"
 
+#include "co_routine_inner.h"
+
 #include <fcntl.h>
 #include <limits.h>
 #include <netinet/in.h>
@@ -99,16 +101,18 @@ static void *sees_itself(void *arg)
 
 static void test_self()
 {
-    CHECK(co_self() == NULL);
+    CHECK(co_self() == NULL && co_get_curr_thread_env() == NULL);
     co_init_curr_thread_env();
+    stCoRoutineEnv_t *env = co_get_curr_thread_env();
+    CHECK(env != NULL);
     stCoRoutine_t *outside = co_self(), *co;
     CHECK(outside != NULL);
     co = create(sees_itself, &co);
     co_resume(co);
     CHECK(co_self() == outside);
     co_resume(co);
-    CHECK(co_self() == outside);
-    co_release(co);
+    CHECK(co_self() == outside && co_get_curr_thread_env() == env);
+    co_free(co);
 }
 
 static void *measures_stack(void *arg)

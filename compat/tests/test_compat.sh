@@ -12,7 +12,7 @@
 . tests/harness.sh
 
 readonly PROGRAMS=(test_calls test_waits echo_server ten_descriptors producer_consumer specific
-    closures environment threads)
+    closures environment threads virtual_time)
 readonly HEADERS=(compat/co_*.h)
 readonly MESSAGES=(
     "co_resume: the coroutine runs, or waits for one that it resumed"
@@ -29,12 +29,13 @@ readonly MESSAGES=(
 
 # check C_COMPILER CXX_COMPILER OPTION...
 check() {
-    local name cxx=$2
+    local name more cxx=$2
     CXX=$2 use_library aco_compat "$1" "${@:3}"
     shift 2
     for name in "${PROGRAMS[@]}"; do
+        read -ra more < <(sed -n 's,^// build: ,,p' "compat/tests/$name.cc" | tr '\n' ' ' && echo)
         must "$cxx $*: $name.cc does not build" "$cxx" "$@" -std=c++11 -g "${WARNINGS[@]}" \
-            -Icompat -pthread "compat/tests/$name.cc" "${OBJECTS[@]}" -ldl \
+            -Icompat -pthread "compat/tests/$name.cc" "${OBJECTS[@]}" "${more[@]}" -ldl \
             -o "$TMP/$name"
         must "$cxx $*: $name fails" "${SANITIZED[@]}" "$TMP/$name"
     done

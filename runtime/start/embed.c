@@ -13,9 +13,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-/* ns that aco_i_run_turns() waits at most between calls of its `fn`; doubled while no task runs */
-#define SHORTEST_PAUSE 1000000
-#define LONGEST_PAUSE (64 * SHORTEST_PAUSE)
+#define SHORTEST_PAUSE 1000000 /* ns between calls of the `fn` of aco_i_run_turns() */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key; /* ends the runtime of a thread that ends */
@@ -148,7 +146,7 @@ int aco_run_once(int64_t timeout)
     return has_tasks;
 }
 
-void aco_i_run_turns(loop_t *loop, int (*fn)(void *), void *arg)
+void aco_i_run_turns(loop_t *loop, int (*fn)(void *), void *arg, int64_t longest_pause)
 {
     aco_t *before = aco_gtls_co;
     int64_t most = fn == NULL ? -1 : SHORTEST_PAUSE;
@@ -162,8 +160,8 @@ void aco_i_run_turns(loop_t *loop, int (*fn)(void *), void *arg)
             aco_gtls_co = before;
             result = fn(arg);
             most = loop->counts.ct_switches != ct_switches ? SHORTEST_PAUSE
-                   : most < LONGEST_PAUSE                  ? 2 * most
-                                                           : most;
+                   : 2 * most < longest_pause              ? 2 * most
+                                                           : longest_pause;
         }
     } while (result != -1 && aco_i_loop == loop);
     if (aco_i_loop == loop) { /* else `fn` has called fork(), and this is the child */

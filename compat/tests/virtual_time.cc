@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Long waits, in a time that goes on while the loop sleeps. */
+// build: -Wl,--wrap=clock_gettime,--wrap=epoll_wait,--wrap=syscall
+#include "co_routine.h"
+
+#include "check.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+
+static const int64_t SECOND = 1000000000;
+static int64_t now = INT64_MAX / 4; /* ns; far behind the kernel's time, which no timer reaches */
+static int longest_sleep;           /* ms */
+
+extern "C" {
+int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
+int __wrap_epoll_wait(int epoll, struct epoll_event *events, int ct, int timeout);
+int __real_epoll_wait(int epoll, struct epoll_event *events, int ct, int timeout);
+long __wrap_syscall(long number, ...);
+long __real_syscall(long number, ...);
+
+int __wrap_clock_gettime(clockid_t, struct timespec *t)
+{
+    t->tv_sec = static_cast<time_t>(now / SECOND);
+    t->tv_nsec = static_cast<long>(now % SECOND);
+    return 0;
+}
+
+int __wrap_epoll_wait(int epoll, struct epoll_event *events, int ct, int timeout)
+{
+    int got = __real_epoll_wait(epoll, events, ct, timeout < 0 ? timeout : 0);
+    if (got == 0) {
+        now += timeout * (SECOND / 1000);
+        longest_sleep = timeout > longest_sleep ? timeout : longest_sleep;
+    }
+    return got;
+}
+
+/* Has no epoll_pwait2(). */
+long __wrap_syscall(long number, ...)
+{
+    if (number == SYS_epoll_pwait2) {
+        errno = ENOSYS;
+        return -1;
+    }
+    long args[6];
+    va_list list;
+    va_start(list, number);
+    for (int i = 0; i < 6; i++) {
+        args[i] = va_arg(list, long);
+    }
+    va_end(list);
+    return __real_syscall(number, args[0], args[1], args[2], args[3], args[4], args[5]);
+}
+}
+
+/* ==== The loop =============================================================================== */
+
+static int count_to_20(void *ct)
+{
+    return ++*static_cast<int *>(ct) == 20 ? -1 : 0;
+}
+
+static void check_idle_loop(int expected)
+{
+    int ct = 0;
+    longest_sleep = 0;
+    co_eventloop(co_get_epoll_ct(), count_to_20, &ct);
+    CHECK(longest_sleep == expected);
+}
+
+static void test_idle_interval()
+{
+    check_idle_loop(64);
+    co_set_idle_interval(10);
+    check_idle_loop(10);
+    co_set_idle_interval(0);
+    check_idle_loop(1);
+    co_set_idle_interval(64);
+}
+
+int main()
+{
+    test_idle_interval();
+    return ct_failed != 0;
+}
