@@ -280,9 +280,21 @@ PUBLIC stCoRoutine_t *co_self()
 
 /* ==== Waiting ================================================================================ */
 
+/* As aco_poll(), but a coroutine that need not wait yields, too. */
+static int poll_and_yield(struct pollfd fds[], nfds_t ct, int timeout)
+{
+    if (co_i_running() == NULL || timeout == 0) {
+        return aco_poll(fds, ct, timeout);
+    }
+    uint64_t ct_switches = aco_i_ct_switches();
+    int polled = aco_poll(fds, ct, timeout);
+    aco_i_let_go(ct_switches);
+    return polled;
+}
+
 PUBLIC int co_poll(stCoEpoll_t *, struct pollfd fds[], nfds_t ct, int timeout)
 {
-    int polled = aco_poll(fds, ct, timeout);
+    int polled = poll_and_yield(fds, ct, timeout);
     if (polled < 0 && errno == ETIMEDOUT && aco_deadline() == NO_DEADLINE) { /* by co_resume() */
         for (nfds_t i = 0; i < ct; i++) {
             fds[i].revents = 0;

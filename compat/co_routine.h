@@ -7,7 +7,8 @@
  *
  * Vocabulary
  *   resume    co_resume() runs a coroutine until it yields, waits or ends, and then returns
- *   wait      co_poll(), co_cond_timedwait(), and blocking calls of libc that are hooked
+ *   wait      co_poll(), co_cond_timedwait(), and blocking calls of libc that are hooked; those for
+ *             descriptors also wait for the next turn of the loop if they could go on at once
  *   loop      co_eventloop() resumes the thread's coroutines whose waits have ended
  *
  * Rules
@@ -138,7 +139,7 @@ int co_register_fd(int fd);
 
 /* Sets the time, in ms, for which hooked calls of all threads wait for a socket that has no
  * SO_RCVTIMEO or SO_SNDTIMEO, before they fail with EAGAIN. 0, the default, is for ever. libco has
- * 1000. */
+ * 1000. In a coroutine, connect() waits for 75 s instead, and fails with ETIMEDOUT, as in libco. */
 void co_set_default_timeout(int timeout);
 
 /* Prints a line on stderr. */

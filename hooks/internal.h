@@ -41,6 +41,19 @@ static inline int is_in_task(void)
            !loop->running->is_unhooked;
 }
 
+/* Evaluates a call that waits if `may_wait`. A coroutine of libaco_compat lets the one that resumed
+ * it go on afterwards, even if the call had no need to wait. */
+#define WAITING_IF(may_wait, call)                                                                 \
+    __extension__({                                                                                \
+        uint64_t ct_before = aco_i_ct_switches();                                                  \
+        __typeof__(call) result_of_call = (call);                                                  \
+        if (__builtin_expect(aco_i_running_task()->is_coroutine, 0) && (may_wait)) {               \
+            aco_i_let_go(ct_before);                                                               \
+        }                                                                                          \
+        result_of_call;                                                                            \
+    })
+#define WAITING(call) WAITING_IF(1, call)
+
 /* Whether the caller is a child after vfork(), which shares its parent's memory but has descriptors
  * of its own. */
 HIDDEN int aco_i_is_in_child(void);

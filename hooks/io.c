@@ -14,34 +14,34 @@ HOOKS_OF(io);
 
 HOOK(ssize_t, read, (int fd, void *buf, size_t sz), (fd, buf, sz), syscall(SYS_read, fd, buf, sz))
 {
-    return is_in_task() ? aco_read(fd, buf, sz) : real_read(fd, buf, sz);
+    return is_in_task() ? WAITING(aco_read(fd, buf, sz)) : real_read(fd, buf, sz);
 }
 HOOK_ALIAS(__read, read);
 
 HOOK(ssize_t, __read_chk, (int fd, void *buf, size_t sz, size_t buf_sz), (fd, buf, sz, buf_sz),
      syscall(SYS_read, fd, buf, sz))
 {
-    return is_in_task() && sz <= buf_sz ? aco_read(fd, buf, sz)
+    return is_in_task() && sz <= buf_sz ? WAITING(aco_read(fd, buf, sz))
                                         : real___read_chk(fd, buf, sz, buf_sz);
 }
 
 HOOK(ssize_t, readv, (int fd, const struct iovec *iov, int ct), (fd, iov, ct),
      syscall(SYS_readv, fd, iov, ct))
 {
-    return is_in_task() ? aco_readv(fd, iov, ct) : real_readv(fd, iov, ct);
+    return is_in_task() ? WAITING(aco_readv(fd, iov, ct)) : real_readv(fd, iov, ct);
 }
 
 HOOK(ssize_t, write, (int fd, const void *buf, size_t sz), (fd, buf, sz),
      syscall(SYS_write, fd, buf, sz))
 {
-    return is_in_task() ? aco_write(fd, buf, sz) : real_write(fd, buf, sz);
+    return is_in_task() ? WAITING(aco_write(fd, buf, sz)) : real_write(fd, buf, sz);
 }
 HOOK_ALIAS(__write, write);
 
 HOOK(ssize_t, writev, (int fd, const struct iovec *iov, int ct), (fd, iov, ct),
      syscall(SYS_writev, fd, iov, ct))
 {
-    return is_in_task() ? aco_writev(fd, iov, ct) : real_writev(fd, iov, ct);
+    return is_in_task() ? WAITING(aco_writev(fd, iov, ct)) : real_writev(fd, iov, ct);
 }
 
 /* ==== Receiving ============================================================================== */
@@ -49,13 +49,13 @@ HOOK(ssize_t, writev, (int fd, const struct iovec *iov, int ct), (fd, iov, ct),
 HOOK(ssize_t, recv, (int fd, void *buf, size_t sz, int flags), (fd, buf, sz, flags),
      syscall(SYS_recvfrom, fd, buf, sz, flags, NULL, NULL))
 {
-    return is_in_task() ? aco_recv(fd, buf, sz, flags) : real_recv(fd, buf, sz, flags);
+    return is_in_task() ? WAITING(aco_recv(fd, buf, sz, flags)) : real_recv(fd, buf, sz, flags);
 }
 
 HOOK(ssize_t, __recv_chk, (int fd, void *buf, size_t sz, size_t buf_sz, int flags),
      (fd, buf, sz, buf_sz, flags), syscall(SYS_recvfrom, fd, buf, sz, flags, NULL, NULL))
 {
-    return is_in_task() && sz <= buf_sz ? aco_recv(fd, buf, sz, flags)
+    return is_in_task() && sz <= buf_sz ? WAITING(aco_recv(fd, buf, sz, flags))
                                         : real___recv_chk(fd, buf, sz, buf_sz, flags);
 }
 
@@ -63,7 +63,7 @@ HOOK(ssize_t, recvfrom,
      (int fd, void *buf, size_t sz, int flags, struct sockaddr *addr, socklen_t *addr_sz),
      (fd, buf, sz, flags, addr, addr_sz), syscall(SYS_recvfrom, fd, buf, sz, flags, addr, addr_sz))
 {
-    return is_in_task() ? aco_recvfrom(fd, buf, sz, flags, addr, addr_sz)
+    return is_in_task() ? WAITING(aco_recvfrom(fd, buf, sz, flags, addr, addr_sz))
                         : real_recvfrom(fd, buf, sz, flags, addr, addr_sz);
 }
 
@@ -74,14 +74,14 @@ HOOK(ssize_t, __recvfrom_chk,
      syscall(SYS_recvfrom, fd, buf, sz, flags, addr, addr_sz))
 {
     return is_in_task() && sz <= buf_sz
-               ? aco_recvfrom(fd, buf, sz, flags, addr, addr_sz)
+               ? WAITING(aco_recvfrom(fd, buf, sz, flags, addr, addr_sz))
                : real___recvfrom_chk(fd, buf, sz, buf_sz, flags, addr, addr_sz);
 }
 
 HOOK(ssize_t, recvmsg, (int fd, struct msghdr *msg, int flags), (fd, msg, flags),
      syscall(SYS_recvmsg, fd, msg, flags))
 {
-    return is_in_task() ? aco_recvmsg(fd, msg, flags) : real_recvmsg(fd, msg, flags);
+    return is_in_task() ? WAITING(aco_recvmsg(fd, msg, flags)) : real_recvmsg(fd, msg, flags);
 }
 
 /* Takes the error that is pending at a socket, as recvmmsg() does before all else. */
@@ -126,8 +126,9 @@ HOOK(int, recvmmsg,
      (fd, messages, ct, flags, timeout), refuse(ENOSYS))
 {
     int is_right = timeout == NULL || is_valid_time(timeout);
-    return is_in_task() && is_right && ct != 0 ? receive_messages(fd, messages, ct, flags, timeout)
-                                               : real_recvmmsg(fd, messages, ct, flags, timeout);
+    return is_in_task() && is_right && ct != 0
+               ? WAITING(receive_messages(fd, messages, ct, flags, timeout))
+               : real_recvmmsg(fd, messages, ct, flags, timeout);
 }
 
 /* ==== Sending ================================================================================ */
@@ -135,7 +136,7 @@ HOOK(int, recvmmsg,
 HOOK(ssize_t, send, (int fd, const void *buf, size_t sz, int flags), (fd, buf, sz, flags),
      syscall(SYS_sendto, fd, buf, sz, flags, NULL, 0))
 {
-    return is_in_task() ? aco_send(fd, buf, sz, flags) : real_send(fd, buf, sz, flags);
+    return is_in_task() ? WAITING(aco_send(fd, buf, sz, flags)) : real_send(fd, buf, sz, flags);
 }
 HOOK_ALIAS(__send, send);
 
@@ -144,14 +145,14 @@ HOOK(ssize_t, sendto,
       socklen_t addr_sz),
      (fd, buf, sz, flags, addr, addr_sz), syscall(SYS_sendto, fd, buf, sz, flags, addr, addr_sz))
 {
-    return is_in_task() ? aco_sendto(fd, buf, sz, flags, addr, addr_sz)
+    return is_in_task() ? WAITING(aco_sendto(fd, buf, sz, flags, addr, addr_sz))
                         : real_sendto(fd, buf, sz, flags, addr, addr_sz);
 }
 
 HOOK(ssize_t, sendmsg, (int fd, const struct msghdr *msg, int flags), (fd, msg, flags),
      syscall(SYS_sendmsg, fd, msg, flags))
 {
-    return is_in_task() ? aco_sendmsg(fd, msg, flags) : real_sendmsg(fd, msg, flags);
+    return is_in_task() ? WAITING(aco_sendmsg(fd, msg, flags)) : real_sendmsg(fd, msg, flags);
 }
 
 HOOK(int, sendmmsg, (int fd, struct mmsghdr *messages, unsigned ct, int flags),
@@ -178,20 +179,21 @@ HOOK(int, sendmmsg, (int fd, struct mmsghdr *messages, unsigned ct, int flags),
 HOOK(int, accept4, (int fd, struct sockaddr *addr, socklen_t *addr_sz, int flags),
      (fd, addr, addr_sz, flags), syscall(SYS_accept4, fd, addr, addr_sz, flags))
 {
-    return is_in_task() ? aco_i_accept(fd, addr, addr_sz, flags, 0)
+    return is_in_task() ? WAITING(aco_i_accept(fd, addr, addr_sz, flags, 0))
                         : real_accept4(fd, addr, addr_sz, flags);
 }
 
 HOOK(int, accept, (int fd, struct sockaddr *addr, socklen_t *addr_sz), (fd, addr, addr_sz),
      syscall(SYS_accept4, fd, addr, addr_sz, 0))
 {
-    return is_in_task() ? aco_i_accept(fd, addr, addr_sz, 0, 0) : real_accept(fd, addr, addr_sz);
+    return is_in_task() ? WAITING(aco_i_accept(fd, addr, addr_sz, 0, 0))
+                        : real_accept(fd, addr, addr_sz);
 }
 
 HOOK(int, connect, (int fd, const struct sockaddr *addr, socklen_t addr_sz), (fd, addr, addr_sz),
      syscall(SYS_connect, fd, addr, addr_sz))
 {
-    return is_in_task() ? aco_connect(fd, addr, addr_sz) : real_connect(fd, addr, addr_sz);
+    return is_in_task() ? WAITING(aco_connect(fd, addr, addr_sz)) : real_connect(fd, addr, addr_sz);
 }
 HOOK_ALIAS(__connect, connect);
 
@@ -206,14 +208,16 @@ HOOK(int, shutdown, (int fd, int how), (fd, how), refuse(ENOSYS))
 HOOK(ssize_t, sendfile, (int fd, int in, int64_t *offset, size_t sz), (fd, in, offset, sz),
      syscall(SYS_sendfile, fd, in, offset, sz))
 {
-    return is_in_task() ? aco_sendfile(fd, in, offset, sz) : real_sendfile(fd, in, offset, sz);
+    return is_in_task() ? WAITING(aco_sendfile(fd, in, offset, sz))
+                        : real_sendfile(fd, in, offset, sz);
 }
 HOOK_ALIAS(sendfile64, sendfile);
 #else
 HOOK(ssize_t, sendfile64, (int fd, int in, int64_t *offset, size_t sz), (fd, in, offset, sz),
      syscall(SYS_sendfile64, fd, in, offset, sz))
 {
-    return is_in_task() ? aco_sendfile(fd, in, offset, sz) : real_sendfile64(fd, in, offset, sz);
+    return is_in_task() ? WAITING(aco_sendfile(fd, in, offset, sz))
+                        : real_sendfile64(fd, in, offset, sz);
 }
 
 HOOK(ssize_t, sendfile, (int fd, int in, int32_t *offset, size_t sz), (fd, in, offset, sz),

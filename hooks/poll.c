@@ -115,15 +115,17 @@ static int wait_for_many(many_t *many, int64_t until)
 
 HOOK(int, poll, (struct pollfd * fds, nfds_t ct, int timeout), (fds, ct, timeout), refuse(ENOSYS))
 {
-    return is_in_task() ? aco_poll(fds, ct, timeout) : real_poll(fds, ct, timeout);
+    return is_in_task() ? WAITING_IF(timeout != 0, aco_poll(fds, ct, timeout))
+                        : real_poll(fds, ct, timeout);
 }
 HOOK_ALIAS(__poll, poll);
 
 HOOK(int, __poll_chk, (struct pollfd * fds, nfds_t ct, int timeout, size_t sz),
      (fds, ct, timeout, sz), refuse(ENOSYS))
 {
-    return is_in_task() && sz / sizeof(*fds) >= ct ? aco_poll(fds, ct, timeout)
-                                                   : real___poll_chk(fds, ct, timeout, sz);
+    return is_in_task() && sz / sizeof(*fds) >= ct
+               ? WAITING_IF(timeout != 0, aco_poll(fds, ct, timeout))
+               : real___poll_chk(fds, ct, timeout, sz);
 }
 
 typedef struct {
@@ -162,8 +164,9 @@ static int ppoll_in_task(struct pollfd *fds, nfds_t ct, const struct timespec *t
 HOOK(int, ppoll, (struct pollfd * fds, nfds_t ct, const struct timespec *t, const sigset_t *mask),
      (fds, ct, t, mask), refuse(ENOSYS))
 {
-    return is_in_task() && (t == NULL || is_valid_time(t)) ? ppoll_in_task(fds, ct, t, mask)
-                                                           : real_ppoll(fds, ct, t, mask);
+    return is_in_task() && (t == NULL || is_valid_time(t))
+               ? WAITING_IF(end_of(t) != 0, ppoll_in_task(fds, ct, t, mask))
+               : real_ppoll(fds, ct, t, mask);
 }
 
 HOOK(int, __ppoll_chk,
@@ -171,7 +174,7 @@ HOOK(int, __ppoll_chk,
      (fds, ct, t, mask, sz), refuse(ENOSYS))
 {
     return is_in_task() && (t == NULL || is_valid_time(t)) && sz / sizeof(*fds) >= ct
-               ? ppoll_in_task(fds, ct, t, mask)
+               ? WAITING_IF(end_of(t) != 0, ppoll_in_task(fds, ct, t, mask))
                : real___ppoll_chk(fds, ct, t, mask, sz);
 }
 
@@ -298,7 +301,8 @@ HOOK(int, select, (int ct, void *in, void *out, void *except, struct timeval *ti
                               timeout->tv_usec % 1000000 * 1000};
     }
     int64_t until = end_of(timeout != NULL ? &t : NULL);
-    int result = select_in_task(ct, (long *)in, (long *)out, (long *)except, until, NULL);
+    int result = WAITING_IF(
+        until != 0, select_in_task(ct, (long *)in, (long *)out, (long *)except, until, NULL));
     if (timeout != NULL) {
         KEEP_ERRNO();
         t = left_until(until);
@@ -313,7 +317,8 @@ HOOK(int, pselect,
      (ct, in, out, except, t, mask), refuse(ENOSYS))
 {
     return is_in_task() && ct >= 0 && (t == NULL || is_valid_time(t))
-               ? select_in_task(ct, (long *)in, (long *)out, (long *)except, end_of(t), mask)
+               ? WAITING_IF(end_of(t) != 0, select_in_task(ct, (long *)in, (long *)out,
+                                                           (long *)except, end_of(t), mask))
                : real_pselect(ct, in, out, except, t, mask);
 }
 
@@ -355,16 +360,18 @@ static int64_t end_of_ms(int timeout)
 HOOK(int, epoll_wait, (int fd, struct epoll_event *events, int ct, int timeout),
      (fd, events, ct, timeout), syscall(SYS_epoll_pwait, fd, events, ct, timeout, NULL, 0))
 {
-    return is_in_task() ? epoll_in_task(fd, events, ct, end_of_ms(timeout), NULL)
-                        : real_epoll_wait(fd, events, ct, timeout);
+    return is_in_task()
+               ? WAITING_IF(timeout != 0, epoll_in_task(fd, events, ct, end_of_ms(timeout), NULL))
+               : real_epoll_wait(fd, events, ct, timeout);
 }
 
 HOOK(int, epoll_pwait,
      (int fd, struct epoll_event *events, int ct, int timeout, const sigset_t *mask),
      (fd, events, ct, timeout, mask), refuse(ENOSYS))
 {
-    return is_in_task() ? epoll_in_task(fd, events, ct, end_of_ms(timeout), mask)
-                        : real_epoll_pwait(fd, events, ct, timeout, mask);
+    return is_in_task()
+               ? WAITING_IF(timeout != 0, epoll_in_task(fd, events, ct, end_of_ms(timeout), mask))
+               : real_epoll_pwait(fd, events, ct, timeout, mask);
 }
 
 HOOK(int, epoll_pwait2,
@@ -372,7 +379,7 @@ HOOK(int, epoll_pwait2,
      (fd, events, ct, t, mask), refuse(ENOSYS))
 {
     return is_in_task() && (t == NULL || is_valid_time(t))
-               ? epoll_in_task(fd, events, ct, end_of(t), mask)
+               ? WAITING_IF(end_of(t) != 0, epoll_in_task(fd, events, ct, end_of(t), mask))
                : real_epoll_pwait2(fd, events, ct, t, mask);
 }
 

@@ -185,6 +185,10 @@ SHARED void aco_i_run_turns(loop_t *loop, int (*fn)(void *), void *arg, int64_t 
 
 /* ---- start/resume.c ---- */
 
+/* Called by a task that aco_i_resume() runs, after a call that may wait: if it has not waited since
+ * aco_i_ct_switches() was `ct_switches`, that returns, and the task goes on in its turn. */
+SHARED void aco_i_let_go(uint64_t ct_switches);
+
 /* Suspends the running task until aco_i_resume(), and returns 1; 0 if `until` has come before. */
 SHARED int aco_i_wait_for_resume(int64_t until);
 

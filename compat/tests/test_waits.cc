@@ -76,6 +76,8 @@ static void test_poll(stShareStack_t *stack)
     polled_t closed = {fds[1] + 100, -1, -2, -2, 0}; /* none: known at once */
     stCoRoutine_t *co = create(polls_one, &closed, stack);
     co_resume(co);
+    CHECK(!closed.is_done);
+    co_resume(co);
     CHECK(closed.is_done && closed.result == 1 && closed.revents == POLLNVAL);
     co_release(co);
     struct pollfd outside = {fds[1], POLLOUT, 0};
@@ -83,6 +85,52 @@ static void test_poll(stShareStack_t *stack)
     CHECK(co_poll(co_get_epoll_ct(), NULL, 0, 1) == 0);
     close(fds[0]);
     close(fds[1]);
+}
+
+enum { CT_READY_CALLS = 8 };
+
+/* Makes calls that need not wait, and counts them. */
+static void *never_waits(void *arg)
+{
+    int fds[2], *ct = static_cast<int *>(arg);
+    char byte = 'x';
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0);
+    struct pollfd ready = {fds[0], POLLOUT, 0};
+    CHECK(co_poll(co_get_epoll_ct(), &ready, 1, -1) == 1 && ++*ct == 1);
+    co_enable_hook_sys();
+    CHECK(poll(&ready, 1, 1000) == 1 && ++*ct == 2);
+    CHECK(write(fds[0], &byte, 1) == 1 && ++*ct == 3);
+    CHECK(read(fds[1], &byte, 1) == 1 && ++*ct == 4);
+    CHECK(send(fds[0], &byte, 1, 0) == 1 && ++*ct == 5);
+    CHECK(recv(fds[1], &byte, 1, 0) == 1 && ++*ct == 6);
+    errno = 0;
+    CHECK(write(fds[0], &byte, 0) == 0 && errno == 0 && ++*ct == 7);
+    CHECK(read(-1, &byte, 1) == -1 && errno == EBADF && ++*ct == 8);
+    CHECK(poll(&ready, 1, 0) == 1); /* never waits */
+    co_disable_hook_sys();
+    close(fds[0]);
+    close(fds[1]);
+    return NULL;
+}
+
+/* co_resume() returns at each call, even if that has no need to wait. */
+static void test_ready(stShareStack_t *stack)
+{
+    int ct = 0;
+    stCoRoutine_t *co = create(never_waits, &ct, stack);
+    for (int i = 0; i < CT_READY_CALLS; i++) {
+        co_resume(co);
+        CHECK(ct == i);
+    }
+    co_resume(co);
+    CHECK(ct == CT_READY_CALLS);
+    co_reset(co);
+    ct = 0;
+    co_resume(co);
+    ct_turns_left = 2 * CT_READY_CALLS;
+    co_eventloop(co_get_epoll_ct(), count_down, NULL); /* resumes it, too */
+    CHECK(ct == CT_READY_CALLS);
+    co_release(co);
 }
 
 /* A coroutine that waits is resumed before its event, reset or released. */
@@ -395,6 +443,7 @@ int main()
     for (int i = 0; i < 3; i++) {
         test_time(stacks[i]);
         test_poll(stacks[i]);
+        test_ready(stacks[i]);
         test_early(stacks[i]);
         test_conditions(stacks[i]);
         test_queues(stacks[i]);

@@ -5,10 +5,15 @@
 
 #include "check.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
+#include <unistd.h>
 
 static const int64_t SECOND = 1000000000;
 static int64_t now = INT64_MAX / 4; /* ns; far behind the kernel's time, which no timer reaches */
@@ -81,8 +86,75 @@ static void test_idle_interval()
     co_set_idle_interval(64);
 }
 
+/* ==== Connections ============================================================================ */
+
+static struct sockaddr_in address;
+
+static int new_socket(int flags)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | flags, 0);
+    CHECK(fd >= 0);
+    return fd;
+}
+
+static int connect_by(int fd)
+{
+    return connect(fd, reinterpret_cast<struct sockaddr *>(&address), sizeof(address));
+}
+
+static void *connects_in_vain(void *is_done)
+{
+    co_enable_hook_sys();
+    int64_t begun = now;
+    int fd = new_socket(0), other = new_socket(0);
+    CHECK(connect_by(fd) == -1 && errno == ETIMEDOUT);
+    CHECK(now - begun >= 75 * SECOND && now - begun < 76 * SECOND);
+    struct timeval own = {2, 0};
+    CHECK(setsockopt(other, SOL_SOCKET, SO_SNDTIMEO, &own, sizeof(own)) == 0);
+    begun = now;
+    CHECK(connect_by(other) == -1 && errno == EINPROGRESS);
+    CHECK(now - begun >= 2 * SECOND && now - begun < 3 * SECOND);
+    close(fd);
+    close(other);
+    *static_cast<int *>(is_done) = 1;
+    return NULL;
+}
+
+static int is_set(void *flag)
+{
+    return *static_cast<int *>(flag) != 0 ? -1 : 0;
+}
+
+/* The queue of a listener is full, so the kernel drops what asks for a connection. */
+static void test_connect()
+{
+    int listener = new_socket(0), fillers[4], is_done = 0;
+    socklen_t sz = sizeof(address);
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    struct sockaddr *any = reinterpret_cast<struct sockaddr *>(&address);
+    CHECK(bind(listener, any, sz) == 0 && listen(listener, 0) == 0);
+    CHECK(getsockname(listener, any, &sz) == 0);
+    for (int i = 0; i < 4; i++) {
+        fillers[i] = new_socket(SOCK_NONBLOCK);
+        CHECK(connect_by(fillers[i]) == 0 || errno == EINPROGRESS);
+    }
+    co_set_default_timeout(1000); /* is not for connections */
+    stCoRoutine_t *co;
+    CHECK(co_create(&co, NULL, connects_in_vain, &is_done) == 0);
+    co_resume(co);
+    co_eventloop(co_get_epoll_ct(), is_set, &is_done);
+    co_release(co);
+    co_set_default_timeout(0);
+    for (int i = 0; i < 4; i++) {
+        close(fillers[i]);
+    }
+    close(listener);
+}
+
 int main()
 {
     test_idle_interval();
+    test_connect();
     return ct_failed != 0;
 }

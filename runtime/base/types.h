@@ -81,6 +81,7 @@ struct aco_task_s {
     char is_cancelled; /* atomic */
     char has_token;    /* atomic: aco_unpark() came before aco_park() */
     char is_unhooked;  /* hooks pass its calls on to libc */
+    char is_coroutine; /* aco_i_new_suspended() has made it */
     char starts_later; /* it has a timer before it has a stack */
     char ct_hopeless;  /* waits in a row that failed at once, as it is cancelled or late; 3: more */
     int ct_shields;

@@ -11,6 +11,7 @@
 #define FILE_CHUNK (1u << 17)  /* bytes that sendfile() moves at a time */
 #define MESSAGE_MAX (1u << 16) /* bytes of a file that sendfile() sends in one message */
 #define LITTLE 256u            /* bytes that fit when poll() says POLLOUT */
+#define COROUTINE_LIMIT (INT64_C(75) * 1000000000) /* ns */
 
 /* ==== Files to sockets ======================================================================= */
 
@@ -224,11 +225,23 @@ static ssize_t do_connect(call_t *call)
     return aco_i_libc.connect(call->fd, call->addr, *call->addr_sz);
 }
 
+/* A coroutine of libaco_compat connects for as long as one of libco. Returns whether it does. */
+static int is_limited(call_t *call)
+{
+    if (call->until == 0 && aco_self()->is_coroutine &&
+        aco_i_own_wait_limit(call->fd, call->entry, EPOLLOUT) == NO_DEADLINE) {
+        call->asked_at = aco_i_ct_changes(call->entry);
+        call->until = aco_i_after(COROUTINE_LIMIT);
+        return 1;
+    }
+    return 0;
+}
+
 /* Waits for the end of a connect() that goes on by itself. 0: another call reports how it ended; or
  * -1 with errno. ECONNRESET: a shutdown has ended it, and another call would begin anew. */
 static int wait_for_connection(call_t *call, moment_t since)
 {
-    int error = errno;
+    int error = is_limited(call) ? ETIMEDOUT : errno;
     if (aco_i_wait_to_retry(call, EPOLLOUT, since) != 1) {
         errno = errno == EAGAIN ? error : errno;
         return -1;

@@ -112,14 +112,19 @@ static int64_t ask_wait_limit(int fd, fd_t *entry, int is_output, const loop_t *
     return timeout;
 }
 
-int64_t aco_i_wait_limit(int fd, fd_t *entry, int events)
+int64_t aco_i_own_wait_limit(int fd, fd_t *entry, int events)
 {
     const loop_t *loop = aco_i_self()->loop;
     int is_output = events != EPOLLIN;
     aco_i_lock_fd(entry);
     int64_t wait_limit = is_wait_limit_known(entry, loop) ? entry->wait_limit[is_output] : 0;
     aco_i_unlock_fd(entry);
-    wait_limit = wait_limit == 0 ? ask_wait_limit(fd, entry, is_output, loop) : wait_limit;
+    return wait_limit == 0 ? ask_wait_limit(fd, entry, is_output, loop) : wait_limit;
+}
+
+int64_t aco_i_wait_limit(int fd, fd_t *entry, int events)
+{
+    int64_t wait_limit = aco_i_own_wait_limit(fd, entry, events);
     return wait_limit == NO_DEADLINE ? __atomic_load_n(&aco_i_default_wait_limit, __ATOMIC_RELAXED)
                                      : wait_limit;
 }

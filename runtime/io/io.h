@@ -47,6 +47,9 @@ HIDDEN int aco_i_is_drained(const fd_t *entry);
 /* Whether a shutdown was seen; perhaps that of a file which had the descriptor before. */
 HIDDEN int aco_i_has_hung_up(const fd_t *entry);
 
+/* As aco_i_wait_limit(), but without the limit that compat/ sets. */
+HIDDEN int64_t aco_i_own_wait_limit(int fd, fd_t *entry, int events);
+
 /* The hint that it is no socket. */
 HIDDEN void aco_i_set_no_socket(fd_t *entry, int is_no_socket);
 HIDDEN int aco_i_is_no_socket(const fd_t *entry);

@@ -15,6 +15,17 @@ int aco_i_wait_for_resume(int64_t until)
     return aco_i_wait_until(self, until) == WAIT_EVENT;
 }
 
+void aco_i_let_go(uint64_t ct_switches)
+{
+    aco_task_t *self = aco_i_loop->running;
+    if (self->loop->counts.ct_switches != ct_switches) {
+        return;
+    }
+    KEEP_ERRNO();
+    aco_i_open_wait(self, FOR_SLEEP);
+    aco_i_wait_until(self, self->loop->now + 1); /* up to the next look at timers */
+}
+
 aco_task_t *aco_i_new_suspended(void *(*fn)(void *), void *arg, size_t stack_sz,
                                 aco_share_stack_t *stack)
 {
@@ -24,6 +35,7 @@ aco_task_t *aco_i_new_suspended(void *(*fn)(void *), void *arg, size_t stack_sz,
         return NULL;
     }
     task->loop = loop;
+    task->is_coroutine = 1;
     task->shares_stack = stack != NULL;
     task->stack_sz = stack != NULL || stack_sz <= loop->runtime->stack_sz ? 0 : stack_sz;
     if (aco_i_start(loop, task, stack) != 0) {
