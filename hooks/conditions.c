@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Conditions. Tasks wait in the hooks' own queue, threads in libc's, and a signal goes to both, so
- * it may wake one of each. Conditions that processes share are left to libc.
+ * it may wake one of each. For a condition that processes share, a thread of its own waits in libc
+ * for each task, as a signal by another process is seen there alone.
  */
 #include "waiting.h"
 
@@ -11,10 +12,15 @@ HOOKS_OF(conditions);
 #define IS_SHARED 1u
 #define IS_MONOTONIC 2u
 
-static int is_ours(const pthread_cond_t *cond)
+static int is_shared(const pthread_cond_t *cond)
 {
-    return is_in_task() &&
-           (__atomic_load_n(&cond->__data.__wrefs, __ATOMIC_RELAXED) & IS_SHARED) == 0;
+    return (__atomic_load_n(&cond->__data.__wrefs, __ATOMIC_RELAXED) & IS_SHARED) != 0;
+}
+
+/* libc would take the thread for the owner of some mutexes that belong to it, and so must wait. */
+static int is_ours(const pthread_cond_t *cond, const pthread_mutex_t *mutex)
+{
+    return is_in_task() && (!is_shared(cond) || aco_i_has_no_owner(mutex));
 }
 
 static clockid_t clock_of(const pthread_cond_t *cond)
@@ -23,7 +29,62 @@ static clockid_t clock_of(const pthread_cond_t *cond)
     return (bits & IS_MONOTONIC) != 0 ? CLOCK_MONOTONIC : CLOCK_REALTIME;
 }
 
-static int wait_for(const pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_t clock,
+/* ==== Shared conditions ====================================================================== */
+
+HOOK(int, pthread_cond_wait, (pthread_cond_t * cond, pthread_mutex_t *mutex), (cond, mutex),
+     EAGAIN);
+HOOK(int, pthread_cond_clockwait,
+     (pthread_cond_t * cond, pthread_mutex_t *mutex, clockid_t clock, const struct timespec *time),
+     (cond, mutex, clock, time), EAGAIN);
+
+typedef struct {
+    caller_t caller;
+    pthread_cond_t *cond;
+    pthread_mutex_t *mutex;
+    clockid_t clock;
+    int has_time, error; /* ECANCELED: it has not returned */
+    struct timespec time;
+} shared_wait_t;
+
+static void call_wait(caller_t *caller)
+{
+    shared_wait_t *w = (shared_wait_t *)caller;
+    w->error = w->has_time ? real_pthread_cond_clockwait(w->cond, w->mutex, w->clock, &w->time)
+                           : real_pthread_cond_wait(w->cond, w->mutex);
+}
+
+static void cancel_wait(caller_t *caller)
+{
+    pthread_cancel(caller->thread);
+}
+
+/* The thread releases the mutex and has taken it again when it ends, also if it is cancelled. */
+static int wait_by_thread(pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_t clock,
+                          const struct timespec *time)
+{
+    static const limit_t never;
+    shared_wait_t *w = (shared_wait_t *)aco_i_allocate(sizeof(*w));
+    if (w == NULL) {
+        return EAGAIN;
+    }
+    *w = (shared_wait_t){.caller = {.call = call_wait, .interrupt = cancel_wait},
+                         .cond = cond,
+                         .mutex = mutex,
+                         .clock = clock,
+                         .has_time = time != NULL,
+                         .error = ECANCELED};
+    w->time = time != NULL ? *time : w->time;
+    aco_i_leave_mutex(mutex);
+    int error = aco_i_call_by_thread(&w->caller, &never);
+    aco_i_enter_mutex(mutex);
+    error = w->error != ECANCELED ? w->error : error;
+    aco_i_release(w);
+    return error;
+}
+
+/* ==== Any ==================================================================================== */
+
+static int wait_for(pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_t clock,
                     const struct timespec *time)
 {
     limit_t limit = {time, clock};
@@ -33,31 +94,33 @@ static int wait_for(const pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_
     if (time != NULL && !is_valid(time)) {
         return EINVAL;
     }
+    if (is_shared(cond)) {
+        return wait_by_thread(cond, mutex, clock, time);
+    }
     aco_i_begin_cond_wait(cond);
     aco_i_unlock_mutex(mutex);
-    int error = aco_i_end_cond_wait(cond, &limit), locked = aco_i_lock_mutex(mutex);
+    int error = aco_i_end_wait(&limit, NULL), locked = aco_i_lock_mutex(mutex);
     return locked != 0 ? locked : error; /* its owner may have died */
 }
 
-HOOK(int, pthread_cond_wait, (pthread_cond_t * cond, pthread_mutex_t *mutex), (cond, mutex), EAGAIN)
+int hook_pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex)
 {
-    return is_ours(cond) ? wait_for(cond, mutex, CLOCK_MONOTONIC, NULL)
-                         : real_pthread_cond_wait(cond, mutex);
+    return is_ours(cond, mutex) ? wait_for(cond, mutex, CLOCK_MONOTONIC, NULL)
+                                : real_pthread_cond_wait(cond, mutex);
 }
 
 HOOK(int, pthread_cond_timedwait,
      (pthread_cond_t * cond, pthread_mutex_t *mutex, const struct timespec *time),
      (cond, mutex, time), EAGAIN)
 {
-    return is_ours(cond) ? wait_for(cond, mutex, clock_of(cond), time)
-                         : real_pthread_cond_timedwait(cond, mutex, time);
+    return is_ours(cond, mutex) ? wait_for(cond, mutex, clock_of(cond), time)
+                                : real_pthread_cond_timedwait(cond, mutex, time);
 }
 
-HOOK(int, pthread_cond_clockwait,
-     (pthread_cond_t * cond, pthread_mutex_t *mutex, clockid_t clock, const struct timespec *time),
-     (cond, mutex, clock, time), EAGAIN)
+int hook_pthread_cond_clockwait(pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_t clock,
+                                const struct timespec *time)
 {
-    return is_ours(cond) && is_for_waits(clock)
+    return is_ours(cond, mutex) && is_for_waits(clock)
                ? wait_for(cond, mutex, clock, time)
                : real_pthread_cond_clockwait(cond, mutex, clock, time);
 }

@@ -54,11 +54,13 @@ static void give_to_runtime(void)
 
 /* ==== Whether they work ====================================================================== */
 
-/* The first hook whose name leads libraries to another function; NULL if there is none. */
+/* The first hook whose name leads libraries to another function; NULL if there is none. A program
+ * may have a C++ runtime of its own. */
 static const hook_t *first_unreached(void)
 {
     for (const hook_t *hook = aco_i_first_hook; hook < aco_i_behind_hooks; hook++) {
-        if (dlsym(RTLD_DEFAULT, hook->name) != hook->hook) {
+        int is_of_cxx = strncmp(hook->name, "__cxa_", 6) == 0;
+        if (!is_of_cxx && dlsym(RTLD_DEFAULT, hook->name) != hook->hook) {
             return hook;
         }
     }
@@ -104,6 +106,12 @@ static void begin_child(void)
 {
     process = getpid();
     aco_i_forget_waits();
+}
+
+void aco_i_begin_child(void)
+{
+    aco_i_begin_child_of_runtime();
+    begin_child();
 }
 
 static __attribute__((constructor)) void start(void)

@@ -12,6 +12,7 @@
  *   keys.c       values of threads
  *   names.c      name look-ups; resolver.c: their state
  *   processes.c  child processes; file_locks.c: locks of files
+ *   futex.c      futexes; system_calls.c: syscall()
  */
 #ifndef ACO_HOOKS_INTERNAL_H
 #define ACO_HOOKS_INTERNAL_H
@@ -53,6 +54,14 @@ static inline int is_in_task(void)
         result_of_call;                                                                            \
     })
 #define WAITING(call) WAITING_IF(1, call)
+
+/* A system call. The hooks' own go neither to the hook of syscall() nor to libc, which may not be
+ * found yet. */
+HIDDEN long aco_i_syscall(long number, ...);
+#define syscall aco_i_syscall
+
+/* Makes the process a child after a fork() of which libc did not know. */
+HIDDEN void aco_i_begin_child(void);
 
 /* Whether the caller is a child after vfork(), which shares its parent's memory but has descriptors
  * of its own. */
@@ -199,7 +208,9 @@ static inline void *value_of_key(const lazy_key_t *key)
     X(names)                                                                                       \
     X(resolver)                                                                                    \
     X(processes)                                                                                   \
-    X(file_locks)
+    X(file_locks)                                                                                  \
+    X(futex)                                                                                       \
+    X(system_calls)
 #define HOOKS_OF(file) HIDDEN const char aco_i_hooks_of_##file = 0
 #define X(file) extern HIDDEN const char aco_i_hooks_of_##file;
 HOOKS_FILES(X)

@@ -311,3 +311,28 @@ int aco_i_may_unlock_mutex(const pthread_mutex_t *mutex)
 {
     return !knows_its_owner(kind_of(mutex)) || is_mine(mutex, aco_i_running_task());
 }
+
+/* ==== For threads that wait for a task ======================================================= */
+
+#define IS_SHARED 128 /* in `__kind` */
+
+int aco_i_has_no_owner(const pthread_mutex_t *mutex)
+{
+    int kind = kind_of(mutex);
+    return !knows_its_owner(kind & TYPE) && (kind & ~(TYPE | IS_SHARED)) == 0;
+}
+
+void aco_i_leave_mutex(pthread_mutex_t *mutex)
+{
+    if (!is_special(kind_of(mutex))) {
+        set_owner(mutex, 0);
+    }
+    released(mutex); /* so that tasks that wait for it try now and then */
+}
+
+void aco_i_enter_mutex(pthread_mutex_t *mutex)
+{
+    if (!is_special(kind_of(mutex))) {
+        set_owner(mutex, owner_for(aco_i_running_task()));
+    }
+}

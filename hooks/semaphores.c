@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Semaphores. They are libc's; tasks take from them by sem_trywait(). Semaphores that processes
- * share, as all named ones are, are left to libc.
+ * Semaphores. They are libc's; tasks take from them by sem_trywait(). Another process may post to
+ * one that is shared, as all named ones are, so the first task that waits also tries now and then.
  */
 #include "waiting.h"
 
@@ -22,9 +22,9 @@ static int is_shared(const sem_t *semaphore)
     return is_shared != 0;
 }
 
-static int is_ours(const sem_t *semaphore)
+static int is_watched(const void *semaphore)
 {
-    return is_in_task() && !is_shared(semaphore);
+    return !is_shared((const sem_t *)semaphore);
 }
 
 static int try(void *semaphore)
@@ -35,31 +35,33 @@ static int try(void *semaphore)
 
 static int take(sem_t *semaphore, clockid_t clock, const struct timespec *time)
 {
-    static const lockable_t kind = {try, NULL, 1, FOR_SEMAPHORE};
+    static const lockable_t own = {try, NULL, 1, FOR_SEMAPHORE};
+    static const lockable_t shared = {try, is_watched, 1, FOR_FUTEX};
+    const lockable_t *kind = is_watched(semaphore) ? &own : &shared;
     limit_t limit = {time, clock};
     aco_i_spend_call();
     int error = is_awaited(semaphore) ? EBUSY : try(semaphore);
-    error = error == EBUSY ? aco_i_obtain(&kind, semaphore, &limit) : error;
+    error = error == EBUSY ? aco_i_obtain(kind, semaphore, &limit) : error;
     return error == 0 ? 0 : (int)refuse(error);
 }
 
 HOOK(int, sem_wait, (sem_t * semaphore), (semaphore), refuse(EAGAIN))
 {
-    return is_ours(semaphore) ? take(semaphore, CLOCK_REALTIME, NULL) : real_sem_wait(semaphore);
+    return is_in_task() ? take(semaphore, CLOCK_REALTIME, NULL) : real_sem_wait(semaphore);
 }
 
 HOOK(int, sem_timedwait, (sem_t * semaphore, const struct timespec *time), (semaphore, time),
      refuse(EAGAIN))
 {
-    return is_ours(semaphore) ? take(semaphore, CLOCK_REALTIME, time)
-                              : real_sem_timedwait(semaphore, time);
+    return is_in_task() ? take(semaphore, CLOCK_REALTIME, time)
+                        : real_sem_timedwait(semaphore, time);
 }
 
 HOOK(int, sem_clockwait, (sem_t * semaphore, clockid_t clock, const struct timespec *time),
      (semaphore, clock, time), refuse(EAGAIN))
 {
-    return is_ours(semaphore) && is_for_waits(clock) ? take(semaphore, clock, time)
-                                                     : real_sem_clockwait(semaphore, clock, time);
+    return is_in_task() && is_for_waits(clock) ? take(semaphore, clock, time)
+                                               : real_sem_clockwait(semaphore, clock, time);
 }
 
 /* Signal handlers may call this. */

@@ -2,12 +2,15 @@
 /* Waits of tasks for locks and similar of the program: waiting.h. */
 #include "waiting.h"
 
+#include <limits.h>
+
 #define FIRST_RETRY 50000     /* ns after which the first in a queue tries again if it must */
 #define LAST_RETRY 50000000   /* ns; the time doubles up to this */
 #define REPEATED_WAIT 1000000 /* ns that a wait lasts at least if it is bound to fail */
 
-/* Values of `kind` in a node: the task waits for an object, or for a signal. */
-enum { FOR_OBJECT, FOR_SIGNAL };
+/* Values of `kind` in a node: the task waits for an object, for a signal, or for a wake of those
+ * that the bits in its `selected` name. */
+enum { FOR_OBJECT, FOR_SIGNAL, FOR_WAKE };
 
 bucket_t aco_i_buckets[CT_BUCKETS];
 
@@ -28,7 +31,7 @@ static node_t *first_of(const bucket_t *bucket, const void *object)
 static void enter(bucket_t *bucket, aco_task_t *task, const void *object, size_t kind)
 {
     task->node.task = task;
-    task->node.item = (void *)(uintptr_t)object;
+    __atomic_store_n(&task->node.item, (void *)(uintptr_t)object, __ATOMIC_RELEASE);
     task->node.kind = kind;
     enqueue(&bucket->queue, &task->node);
     __atomic_store_n(&bucket->ct, bucket->ct + 1, __ATOMIC_SEQ_CST);
@@ -126,7 +129,7 @@ void aco_i_released_by_any(const void *object)
 /* ==== Time =================================================================================== */
 
 /* The limit as a time of CLOCK_MONOTONIC, as the clocks stand now. */
-static int64_t end_of_limit(const limit_t *limit)
+int64_t aco_i_end_of_limit(const limit_t *limit)
 {
     if (limit->time == NULL) {
         return NO_DEADLINE;
@@ -145,9 +148,11 @@ static int64_t end_of_limit(const limit_t *limit)
 /* Like aco_i_wait_within(), but returns WAIT_NONE also after `retry` ns, unless that is 0. */
 static outcome_t wait_within(aco_task_t *self, const limit_t *limit, int64_t retry)
 {
-    int64_t until = end_of_limit(limit), again = retry == 0 ? NO_DEADLINE : aco_i_after(retry);
+    int64_t until = aco_i_end_of_limit(limit),
+            again = retry == 0 ? NO_DEADLINE : aco_i_after(retry);
     outcome_t outcome = aco_i_wait_until(self, until < again ? until : again);
-    return outcome == WAIT_NONE && end_of_limit(limit) <= aco_i_clock() ? WAIT_DEADLINE : outcome;
+    return outcome == WAIT_NONE && aco_i_end_of_limit(limit) <= aco_i_clock() ? WAIT_DEADLINE
+                                                                              : outcome;
 }
 
 outcome_t aco_i_wait_within(aco_task_t *self, const limit_t *limit)
@@ -242,15 +247,29 @@ static int must_fail(const aco_task_t *self, int *error)
     return *error == ECANCELED || self->deadline <= aco_i_clock();
 }
 
+/* Locks the bucket that the running task is in: a requeue may have moved it to another one. */
+static bucket_t *lock_own_bucket(aco_task_t *self)
+{
+    for (;;) {
+        const void *object = __atomic_load_n(&self->node.item, __ATOMIC_ACQUIRE);
+        bucket_t *bucket = bucket_of(object);
+        lock(&bucket->lock);
+        if (self->node.item == object) {
+            return bucket;
+        }
+        unlock_bucket(bucket);
+    }
+}
+
 /* Takes the running task from the queue; or, if its limit has not come, opens its wait again and
  * returns WAIT_NONE. Returns WAIT_EVENT if a signal has taken it from the queue in between. */
-static outcome_t end_or_reopen(bucket_t *bucket, aco_task_t *self, outcome_t outcome)
+static outcome_t end_or_reopen(aco_task_t *self, outcome_t outcome)
 {
-    lock(&bucket->lock);
+    bucket_t *bucket = lock_own_bucket(self);
     if (self->node.queue == NULL) {
         outcome = outcome == WAIT_NONE ? WAIT_EVENT : outcome;
     } else if (outcome == WAIT_NONE) {
-        aco_i_open_wait(self, FOR_COND);
+        aco_i_open_wait(self, self->reason);
     } else {
         leave(bucket, &self->node);
     }
@@ -258,47 +277,137 @@ static outcome_t end_or_reopen(bucket_t *bucket, aco_task_t *self, outcome_t out
     return outcome;
 }
 
-int aco_i_end_cond_wait(const void *cond, const limit_t *limit)
+/* Waits for a moment, as the wait is bound to fail. */
+static outcome_t wait_a_moment(aco_task_t *self, const limit_t *limit)
+{
+    aco_shielded
+    {
+        int64_t until = aco_i_end_of_limit(limit), soon = aco_i_after(REPEATED_WAIT);
+        outcome_t outcome = aco_i_wait_until(self, until < soon ? until : soon);
+        return end_or_reopen(self, outcome == WAIT_EVENT ? outcome : WAIT_DEADLINE);
+    }
+    return WAIT_NONE;
+}
+
+int aco_i_end_wait(const limit_t *limit, watch_t *watch)
 {
     aco_task_t *self = aco_i_running_task();
-    bucket_t *bucket = bucket_of(cond);
     int error;
     if (must_fail(self, &error)) {
-        aco_shielded
-        {
-            int64_t until = end_of_limit(limit), soon = aco_i_after(REPEATED_WAIT);
-            outcome_t outcome = aco_i_wait_until(self, until < soon ? until : soon);
-            outcome = outcome == WAIT_EVENT ? outcome : WAIT_DEADLINE;
-            return end_or_reopen(bucket, self, outcome) == WAIT_EVENT ? 0 : error;
-        }
+        return wait_a_moment(self, limit) == WAIT_EVENT ? 0 : error;
     }
     for (;;) {
-        outcome_t outcome = wait_within(self, limit, 0);
+        outcome_t outcome = wait_within(self, limit, watch == NULL ? 0 : watch->interval);
         if (outcome == WAIT_EVENT) {
             return 0;
         }
-        outcome = end_or_reopen(bucket, self, outcome);
+        int is_over = outcome == WAIT_NONE && watch != NULL && watch->is_over(watch);
+        outcome = end_or_reopen(self, is_over ? WAIT_EVENT : outcome);
         if (outcome != WAIT_NONE) {
             return outcome == WAIT_EVENT ? 0 : aco_i_error_of(outcome);
         }
     }
 }
 
+/* Takes tasks that wait in one way from the queue, and adds those that it could claim to the list.
+ * Returns how many. */
+static unsigned take_tasks(bucket_t *bucket, const void *object, size_t kind, unsigned most,
+                           uint32_t bits, aco_task_t **list)
+{
+    unsigned ct = 0;
+    for (node_t *node = bucket->queue.first, *next; node != NULL && ct < most; node = next) {
+        aco_task_t *task = node->task;
+        next = node->next;
+        if (node->item != object || node->kind != kind ||
+            (kind == FOR_WAKE && (task->selected & bits) == 0)) {
+            continue;
+        }
+        leave(bucket, node);
+        if (aco_i_claim(task, WAIT_EVENT)) {
+            *list = task;
+            list = &task->next;
+            *list = NULL;
+            ct++;
+        }
+    }
+    return ct;
+}
+
 void aco_i_signal_tasks(const void *cond, int all)
 {
     bucket_t *bucket = bucket_of(cond);
-    aco_task_t *first = NULL, **link = &first;
+    aco_task_t *first = NULL;
     lock(&bucket->lock);
-    for (node_t *node; (all || first == NULL) && (node = first_of(bucket, cond)) != NULL;) {
-        leave(bucket, node);
-        if (aco_i_claim(node->task, WAIT_EVENT)) {
-            *link = node->task;
-            link = &node->task->next;
-            *link = NULL;
-        }
-    }
+    take_tasks(bucket, cond, FOR_SIGNAL, all ? UINT_MAX : 1, 0, &first);
     unlock_bucket(bucket);
     make_all_ready(first, aco_i_make_ready);
+}
+
+/* ==== Waits for wakes ======================================================================== */
+
+int aco_i_begin_wait_for_wake(const uint32_t *word, uint32_t value, uint32_t bits)
+{
+    aco_task_t *self = aco_i_running_task();
+    bucket_t *bucket = bucket_of(word);
+    lock(&bucket->lock);
+    enter(bucket, self, word, FOR_WAKE); /* before the value is read */
+    self->selected = bits;
+    int is_equal = __atomic_load_n(word, __ATOMIC_SEQ_CST) == value;
+    if (is_equal) {
+        aco_i_open_wait(self, FOR_FUTEX);
+    } else {
+        leave(bucket, &self->node);
+    }
+    unlock_bucket(bucket);
+    return is_equal;
+}
+
+unsigned aco_i_wake_tasks(const void *word, unsigned most, uint32_t bits)
+{
+    bucket_t *bucket = bucket_of(word);
+    aco_task_t *first = NULL;
+    lock(&bucket->lock);
+    unsigned ct = take_tasks(bucket, word, FOR_WAKE, most, bits, &first);
+    unlock_bucket(bucket);
+    make_all_ready(first, aco_i_make_ready);
+    return ct;
+}
+
+/* Lets tasks wait for a wake of another word. Returns how many. */
+static unsigned move_tasks(bucket_t *from, const void *word, bucket_t *to, const void *to_word,
+                           unsigned most)
+{
+    unsigned ct = 0;
+    for (node_t *node = from->queue.first, *next; node != NULL && ct < most; node = next) {
+        next = node->next;
+        if (node->item == word && node->kind == FOR_WAKE && word != to_word) {
+            leave(from, node);
+            enter(to, node->task, to_word, FOR_WAKE);
+            ct++;
+        }
+    }
+    return ct;
+}
+
+int aco_i_requeue_tasks(requeue_t *r)
+{
+    bucket_t *from = bucket_of(r->word), *to = bucket_of(r->to);
+    aco_task_t *first = NULL;
+    lock(from < to ? &from->lock : &to->lock);
+    if (from != to) {
+        lock(from < to ? &to->lock : &from->lock);
+    }
+    int is_equal = !r->compares || __atomic_load_n(r->word, __ATOMIC_SEQ_CST) == r->value;
+    if (is_equal) {
+        r->ct_woken = take_tasks(from, r->word, FOR_WAKE, r->most_woken, UINT32_MAX, &first);
+        r->ct_moved = move_tasks(from, r->word, to, r->to, r->most_moved);
+    }
+    if (from != to) {
+        unlock_bucket(to);
+    }
+    unlock_bucket(from);
+    make_all_ready(first, aco_i_make_ready);
+    return is_equal;
 }
 
 /* ==== After fork() =========================================================================== */

@@ -25,6 +25,12 @@ typedef struct {
     clockid_t clock;
 } limit_t;
 
+/* Looks at a word that others may change without a wake that tasks see. */
+typedef struct watch_s {
+    int (*is_over)(struct watch_s *watch); /* whether the wait is over; it may set `interval` */
+    int64_t interval;                      /* ns until it is called; 0: never */
+} watch_t;
+
 /* A kind of objects that tasks take and release. */
 typedef struct {
     int (*try)(void *object);              /* 0, EBUSY if the task must wait, or another error */
@@ -84,11 +90,33 @@ HIDDEN int aco_i_obtain(const lockable_t *kind, void *object, const limit_t *lim
 
 /*
  * Conditions. The first enters the running task into the queue of one; the second waits for a
- * signal until the limit has passed; the third wakes the first task that waits, or all.
+ * signal until the limit has passed, or `watch`, which may be NULL, says that it is over; the third
+ * wakes the first task that waits, or all.
  */
 HIDDEN void aco_i_begin_cond_wait(const void *cond);
-HIDDEN int aco_i_end_cond_wait(const void *cond, const limit_t *limit);
+HIDDEN int aco_i_end_wait(const limit_t *limit, watch_t *watch);
 HIDDEN void aco_i_signal_tasks(const void *cond, int all);
+
+/*
+ * Words. The first enters the running task into the queue of one if it has the value, and returns
+ * whether it has; aco_i_end_wait() then waits. The second wakes tasks of which bits are asked for,
+ * at most so many, and returns how many it has woken. The third wakes some and lets others wait for
+ * another word, and returns whether the value was right.
+ */
+HIDDEN int aco_i_begin_wait_for_wake(const uint32_t *word, uint32_t value, uint32_t bits);
+HIDDEN unsigned aco_i_wake_tasks(const void *word, unsigned most, uint32_t bits);
+
+typedef struct {
+    const uint32_t *word, *to;
+    uint32_t value;
+    int compares; /* whether the word must have the value */
+    unsigned most_woken, most_moved, ct_woken, ct_moved;
+} requeue_t;
+
+HIDDEN int aco_i_requeue_tasks(requeue_t *r);
+
+/* The limit as a time of CLOCK_MONOTONIC, as the clocks stand now. */
+HIDDEN int64_t aco_i_end_of_limit(const limit_t *limit);
 
 /* Waits until something ends the open wait of the running task, or `limit` has passed, which is
  * WAIT_DEADLINE, too. WAIT_NONE: the clock was set, and the limit has not passed. */
@@ -115,6 +143,12 @@ HIDDEN int aco_i_lock_mutex(pthread_mutex_t *mutex);
 HIDDEN int aco_i_unlock_mutex(pthread_mutex_t *mutex);
 /* Whether the running task has a mutex, as far as is known. */
 HIDDEN int aco_i_may_unlock_mutex(const pthread_mutex_t *mutex);
+
+/* Whether a thread that did not lock a mutex may release it. */
+HIDDEN int aco_i_has_no_owner(const pthread_mutex_t *mutex);
+/* Leaves a mutex of the running task to a thread, which may release it unseen; takes it back. */
+HIDDEN void aco_i_leave_mutex(pthread_mutex_t *mutex);
+HIDDEN void aco_i_enter_mutex(pthread_mutex_t *mutex);
 
 /* ---- threads.c ---- */
 

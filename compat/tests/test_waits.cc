@@ -403,38 +403,6 @@ static void test_starving(stShareStack_t *stack)
     co_cond_free(cond);
 }
 
-static int ct_polls;
-
-static void *polls_what_is_ready(void *arg)
-{
-    for (ct_polls = 0; ct_polls < 1000; ct_polls++) {
-        struct pollfd fds[1] = {{*static_cast<int *>(arg), POLLOUT, 0}};
-        CHECK(co_poll(co_get_epoll_ct(), fds, 1, 1000) == 1);
-    }
-    is_over = 1;
-    return NULL;
-}
-
-/* Nor do those that make calls which are done at once: co_resume() returns after some of them. */
-static void test_turns_of_calls(stShareStack_t *stack)
-{
-    int fds[2];
-    CHECK(pipe(fds) == 0);
-    is_over = 0;
-    stCoRoutine_t *co = create(polls_what_is_ready, &fds[1], stack);
-    co_resume(co);
-    CHECK(ct_polls > 50 && ct_polls <= 100);
-    co_resume(co);
-    CHECK(ct_polls > 150 && ct_polls <= 201);
-    co_eventloop(co_get_epoll_ct(), is_set, &is_over);
-    CHECK(ct_polls == 1000);
-    co_reset(co);
-    co_resume(co);
-    co_release(co); /* while it could go on */
-    close(fds[0]);
-    close(fds[1]);
-}
-
 int main()
 {
     stShareStack_t *stacks[] = {NULL, co_alloc_sharestack(1, 64 << 10),
@@ -449,7 +417,6 @@ int main()
         test_queues(stacks[i]);
         test_return(stacks[i]);
         test_starving(stacks[i]);
-        test_turns_of_calls(stacks[i]);
     }
     return ct_failed != 0;
 }

@@ -28,7 +28,7 @@ void aco_i_at_fork(aco_i_fork_handler_t *handler)
     }
 }
 
-static void begin_child(void)
+void aco_i_begin_child_of_runtime(void)
 {
     aco_task_t *task = aco_i_loop != NULL ? aco_i_loop->running : NULL;
     if (task != NULL) {
@@ -47,7 +47,7 @@ static void begin_child(void)
 int aco_i_watch_fork(void)
 {
     lock(&forks.lock);
-    int error = forks.is_watched ? 0 : pthread_atfork(NULL, NULL, begin_child);
+    int error = forks.is_watched ? 0 : pthread_atfork(NULL, NULL, aco_i_begin_child_of_runtime);
     forks.is_watched = error == 0;
     unlock(&forks.lock);
     errno = error != 0 ? error : errno;

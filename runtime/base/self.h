@@ -152,6 +152,9 @@ typedef struct aco_i_fork_handler_s {
  * registered. In signal handlers, too. */
 HIDDEN void aco_i_at_fork(aco_i_fork_handler_t *handler);
 
+/* Calls the handlers, in a child. Hooks do it for a fork() without libc's handlers. */
+SHARED void aco_i_begin_child_of_runtime(void);
+
 /* Makes children call the handlers from now on; 0, or -1 with errno. */
 HIDDEN int aco_i_watch_fork(void);
 

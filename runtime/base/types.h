@@ -48,6 +48,7 @@ typedef enum __attribute__((packed)) {
     X(FOR_RWLOCK, "an rwlock")                                                                     \
     X(FOR_COND, "a condition")                                                                     \
     X(FOR_SEMAPHORE, "a semaphore")                                                                \
+    X(FOR_FUTEX, "a futex")                                                                        \
     X(FOR_WAIT_GROUP, "a wait group")                                                              \
     X(FOR_SEND, "a receiver")                                                                      \
     X(FOR_RECV, "a sender")                                                                        \

@@ -345,8 +345,8 @@ check_watch_part() {
         "$(waits 3 locks_recursive_first 'a mutex' locks_recursive_first \
             "$held 2 \"locks_normal_first\"")"
     asleep+=' that no hook reaches'
-    tells blocks_directly 1 \
-        "$watchdog task 2 \"\\w+\" $kept, $asleep: $make $offload$frames blocks_directly\+"
+    tells blocks_inside 1 \
+        "$watchdog task 2 \"\\w+\" $kept, $asleep: $make $offload$frames blocks_inside\+"
     tells computes 1 " s: $yields\$"
 }
 
