@@ -189,7 +189,7 @@ template <class T> detail::task_awaiter<T> operator co_await(task<T> &&t)
 }
 
 /* Operations for co_await in a stackless coroutine, under the names that they have in a task. While
- * it waits for a task or a time, the coroutine may be destroyed, on its thread; in the others, not. */
+ * it waits for a task or a time, but for nothing else, it may be destroyed, on its thread. */
 namespace co {
 
 template <class R, class P> detail::time_awaiter sleep_for(std::chrono::duration<R, P> d)

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The tests of aco.hpp, with gcc and clang, libstdc++ and libc++, as C++17 and C++20, for i386, and
-# under sanitizers; and of the header itself: each of its parts compiles alone and without warnings, all of it without
-# exceptions and RTTI, and in a short time; coroutine.hpp and generator.hpp need no runtime.
+# under sanitizers; and of the header itself: each of its parts compiles alone and without warnings,
+# all of it without exceptions and RTTI, and in a short time; coroutine.hpp and generator.hpp need
+# no runtime.
 #
 # parts: gcc others clang sanitized
 # seconds: 20 20 40 60
@@ -65,7 +66,8 @@ check_headers() {
     must_not "$cxx: aco.hpp compiles as C++14" "needs C\+\+17" "$cxx" -std=c++14 "${INCLUDE[@]}" \
         -fsyntax-only -include aco.hpp -x c++ /dev/null
     must_not "$cxx: aco.hpp compiles for stress" "does not work with ACO_CONFIG_STRESS" "$cxx" \
-        -std=c++17 -DACO_CONFIG_STRESS "${INCLUDE[@]}" -fsyntax-only -include aco.hpp -x c++ /dev/null
+        -std=c++17 -DACO_CONFIG_STRESS "${INCLUDE[@]}" -fsyntax-only -include aco.hpp \
+        -x c++ /dev/null
     echo "$cxx: headers"
 }
 
