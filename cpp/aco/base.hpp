@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What all headers of aco.hpp need: the dialect, and the namespace of the configuration.
+ * The base of all headers of aco.hpp: the dialect, and the namespace of the configuration.
  */
 #ifndef ACO_BASE_HPP
 #define ACO_BASE_HPP
