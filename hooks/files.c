@@ -66,6 +66,28 @@ HOOK_ALIAS(__pread64, pread64);
 HOOK_ALIAS(__pwrite64, pwrite64);
 #endif
 
+/* Flags are for files, so libc gets these calls. */
+#define HOOK_V2(name, plain, file, offset_t)                                                       \
+    HOOK(ssize_t, name, (int fd, const struct iovec *iov, int ct, offset_t offset, int flags),     \
+         (fd, iov, ct, offset, flags), refuse(ENOSYS))                                             \
+    {                                                                                              \
+        return flags == 0 && offset == -1 ? plain(fd, iov, ct)                                     \
+               : flags == 0 && is_right(iov, ct, offset)                                           \
+                   ? file(fd, iov, ct, offset)                                                     \
+                   : real_##name(fd, iov, ct, offset, flags);                                      \
+    }                                                                                              \
+    _Static_assert(1, "")
+
+HOOK_V2(preadv2, readv, aco_i_file_read, long);
+HOOK_V2(pwritev2, writev, aco_i_file_write, long);
+#if __SIZEOF_POINTER__ == 8
+HOOK_ALIAS(preadv64v2, preadv2);
+HOOK_ALIAS(pwritev64v2, pwritev2);
+#else
+HOOK_V2(preadv64v2, readv, aco_i_file_read, int64_t);
+HOOK_V2(pwritev64v2, writev, aco_i_file_write, int64_t);
+#endif
+
 /* ==== Syncing ================================================================================ */
 
 static void *sync_data(void *arg);
@@ -89,6 +111,23 @@ HOOK(int, fdatasync, (int fd), (fd), syscall(SYS_fdatasync, fd))
 static void *sync_data(void *arg)
 {
     return (void *)(intptr_t)real_fdatasync((int)(intptr_t)arg);
+}
+
+static void *drain(void *arg);
+
+HOOK(int, tcdrain, (int fd), (fd), refuse(ENOSYS))
+{
+    void *result;
+    if (!is_in_task()) {
+        return real_tcdrain(fd);
+    }
+    outcome_t outcome = aco_i_offload(HELPERS_FOR_LONG, drain, (void *)(intptr_t)fd, NULL, &result);
+    return outcome == WAIT_EVENT ? (int)(intptr_t)result : aco_i_result(outcome);
+}
+
+static void *drain(void *arg)
+{
+    return (void *)(intptr_t)real_tcdrain((int)(intptr_t)arg);
 }
 
 /* ==== Opening ================================================================================ */

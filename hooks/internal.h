@@ -12,7 +12,8 @@
  *   keys.c       values of threads
  *   names.c      name look-ups; resolver.c: their state
  *   processes.c  child processes; file_locks.c: locks of files
- *   futex.c      futexes; system_calls.c: syscall()
+ *   futex.c      futexes; queues.c: message queues and semaphores that processes share
+ *   requests.c   requests that others carry out; system_calls.c: syscall()
  */
 #ifndef ACO_HOOKS_INTERNAL_H
 #define ACO_HOOKS_INTERNAL_H
@@ -210,6 +211,8 @@ static inline void *value_of_key(const lazy_key_t *key)
     X(processes)                                                                                   \
     X(file_locks)                                                                                  \
     X(futex)                                                                                       \
+    X(queues)                                                                                      \
+    X(requests)                                                                                    \
     X(system_calls)
 #define HOOKS_OF(file) HIDDEN const char aco_i_hooks_of_##file = 0
 #define X(file) extern HIDDEN const char aco_i_hooks_of_##file;

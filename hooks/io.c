@@ -38,6 +38,20 @@ HOOK(ssize_t, write, (int fd, const void *buf, size_t sz), (fd, buf, sz),
 }
 HOOK_ALIAS(__write, write);
 
+HOOK(int, eventfd_read, (int fd, uint64_t *value), (fd, value), refuse(ENOSYS))
+{
+    return !is_in_task()                                           ? real_eventfd_read(fd, value)
+           : aco_read(fd, value, sizeof(*value)) == sizeof(*value) ? 0
+                                                                   : -1;
+}
+
+HOOK(int, eventfd_write, (int fd, uint64_t value), (fd, value), refuse(ENOSYS))
+{
+    return !is_in_task()                                           ? real_eventfd_write(fd, value)
+           : aco_write(fd, &value, sizeof(value)) == sizeof(value) ? 0
+                                                                   : -1;
+}
+
 HOOK(ssize_t, writev, (int fd, const struct iovec *iov, int ct), (fd, iov, ct),
      syscall(SYS_writev, fd, iov, ct))
 {
@@ -370,4 +384,59 @@ static ssize_t move(const splice_t *s, size_t sz, unsigned flags)
 {
     return real_splice(s->fds[0].fd, s->offsets[0], s->fds[1].fd, s->offsets[1], sz,
                        s->flags | flags);
+}
+
+/* ==== Pipes that are not read ================================================================ */
+
+/* Waits until a pipe may have what the call needs; -1 with errno. */
+static int wait_for_pipe(int fd, short events)
+{
+    struct pollfd polled = {fd, events, 0};
+    return aco_i_poll(&polled, 1, NO_DEADLINE) < 0 ? -1 : 0;
+}
+
+static int is_ready(int fd, short events)
+{
+    struct pollfd polled = {fd, events, 0};
+    return aco_i_libc.poll(&polled, 1, 0) != 0;
+}
+
+static int has_nonblock(int fd)
+{
+    return (aco_i_libc.fcntl(fd, F_GETFL) & O_NONBLOCK) != 0;
+}
+
+HOOK(ssize_t, tee, (int in, int out, size_t sz, unsigned flags), (in, out, sz, flags),
+     refuse(ENOSYS))
+{
+    if (!is_in_task() || sz == 0 || (flags & SPLICE_F_NONBLOCK) != 0) {
+        return real_tee(in, out, sz, flags);
+    }
+    int before = errno;
+    ssize_t result;
+    while ((result = real_tee(in, out, sz, flags | SPLICE_F_NONBLOCK)) < 0 && errno == EAGAIN &&
+           !has_nonblock(in) && !has_nonblock(out) &&
+           (is_ready(in, POLLIN) ? wait_for_pipe(out, POLLOUT) : wait_for_pipe(in, POLLIN)) == 0) {
+    }
+    errno = result >= 0 ? before : errno;
+    return result;
+}
+
+HOOK(ssize_t, vmsplice, (int fd, const struct iovec *iov, size_t ct, unsigned flags),
+     (fd, iov, ct, flags), refuse(ENOSYS))
+{
+    if (!is_in_task() || (flags & SPLICE_F_NONBLOCK) != 0) {
+        return real_vmsplice(fd, iov, ct, flags);
+    }
+    int before = errno;
+    ssize_t result;
+    while ((result = real_vmsplice(fd, iov, ct, flags | SPLICE_F_NONBLOCK)) < 0 &&
+           errno == EAGAIN) {
+        int is_output = (aco_i_libc.fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDONLY;
+        if (wait_for_pipe(fd, is_output ? POLLOUT : POLLIN) != 0) {
+            break;
+        }
+    }
+    errno = result >= 0 ? before : errno;
+    return result;
 }

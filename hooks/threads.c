@@ -33,6 +33,7 @@ static void *run_caller(void *arg)
     caller_t *caller = (caller_t *)arg;
     pthread_cleanup_push(tell_end, caller);
     caller->call(caller);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL); /* a late one must not stop the report */
     pthread_cleanup_pop(1);
     return NULL;
 }
@@ -208,6 +209,106 @@ HOOK(int, pthread_once, (pthread_once_t * once, void (*fn)(void)), (once, fn), E
     }
     int error = real_pthread_once(once, fn);
     released(once);
+    return error;
+}
+
+/* ==== Static variables of C++ functions ====================================================== */
+
+/* Bits of the first word of a guard. C++ runtimes use others for the call that initialises. */
+#define GUARD_DONE 1u /* in the first byte, which compilers test */
+#define GUARD_BYTE 0xffu
+#define GUARD_BEGUN 0x100u
+
+static int try_guard(void *guard)
+{
+    uint32_t bits = __atomic_load_n((uint32_t *)guard, __ATOMIC_ACQUIRE);
+    return bits != 0 && (bits & GUARD_BYTE) == 0 ? EBUSY : 0;
+}
+
+/* For programs in which the C++ runtime is no library, so that its functions can't be found. */
+static int acquire_guard(uint32_t *guard)
+{
+    for (uint32_t bits = 0; !__atomic_compare_exchange_n(guard, &bits, GUARD_BEGUN, 0,
+                                                         __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE);
+         bits = 0) {
+        if ((bits & GUARD_BYTE) != 0) {
+            return 0;
+        }
+        sched_yield();
+    }
+    return 1;
+}
+
+static int set_guard(uint32_t *guard, uint32_t bits)
+{
+    __atomic_store_n(guard, bits, __ATOMIC_RELEASE);
+    return 0;
+}
+
+/* Returns whether the caller must initialise the variable. In a process with one thread, C++
+ * runtimes take a second task for a recursion; tasks therefore wait here. */
+HOOK(int, __cxa_guard_acquire, (uint32_t * guard), (guard), acquire_guard(guard))
+{
+    static const lockable_t kind = {try_guard, NULL, 1, FOR_MUTEX};
+    static const limit_t never;
+    if (is_in_task() && try_guard(guard) != 0) {
+        aco_shielded
+        {
+            aco_i_obtain(&kind, guard, &never);
+        }
+    }
+    return real___cxa_guard_acquire(guard);
+}
+
+HOOK(void, __cxa_guard_release, (uint32_t * guard), (guard), set_guard(guard, GUARD_DONE))
+{
+    real___cxa_guard_release(guard);
+    released(guard);
+}
+
+HOOK(void, __cxa_guard_abort, (uint32_t * guard), (guard), set_guard(guard, 0))
+{
+    real___cxa_guard_abort(guard);
+    released(guard);
+}
+
+/* ==== Spin locks ============================================================================= */
+
+#define CT_SPINS 100
+
+HOOK(int, pthread_spin_trylock, (pthread_spinlock_t * lock), (lock), 0)
+{
+    return real_pthread_spin_trylock(lock);
+}
+
+static int try_spin(void *lock)
+{
+    return real_pthread_spin_trylock((pthread_spinlock_t *)lock);
+}
+
+/* Not watched: a release must cost no more than it does. */
+static int is_spin_watched(const void *lock)
+{
+    (void)lock;
+    return 0;
+}
+
+/* Another task of the thread may hold it over a wait, or another thread for a moment. */
+HOOK(int, pthread_spin_lock, (pthread_spinlock_t * lock), (lock), 0)
+{
+    static const lockable_t kind = {try_spin, is_spin_watched, 1, FOR_MUTEX};
+    static const limit_t never;
+    if (!is_in_task()) {
+        return real_pthread_spin_lock(lock);
+    }
+    int error = EBUSY;
+    for (int ct = 0; ct < CT_SPINS && (error = try_spin((void *)(uintptr_t)lock)) == EBUSY; ct++) {
+        aco_yield();
+    }
+    aco_shielded
+    {
+        return error != EBUSY ? error : aco_i_obtain(&kind, (void *)(uintptr_t)lock, &never);
+    }
     return error;
 }
 

@@ -85,6 +85,13 @@ HOOK(int, pause, (void), (), refuse(ENOSYS))
     return is_in_task() ? aco_sleep(INT64_MAX) : real_pause();
 }
 
+/* ppoll() waits for signals that the mask lets through. */
+HOOK(int, sigsuspend, (const sigset_t *mask), (mask), refuse(ENOSYS))
+{
+    return is_in_task() && mask != NULL ? ppoll(NULL, 0, NULL, mask) : real_sigsuspend(mask);
+}
+HOOK_ALIAS(__sigsuspend, sigsuspend);
+
 static int wait_for_signal(const sigset_t *set, siginfo_t *info, int64_t until);
 
 HOOK(int, sigtimedwait, (const sigset_t *set, siginfo_t *info, const struct timespec *timeout),

@@ -10,13 +10,17 @@ HOOKS_OF(time64);
 
 #if __SIZEOF_POINTER__ == 4 && __TIMESIZE == 32 && __GLIBC_PREREQ(2, 34)
 
+#include <aio.h>
 #include <limits.h>
+#include <mqueue.h>
+#include <netdb.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/select.h>
+#include <sys/sem.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <threads.h>
@@ -97,6 +101,23 @@ HOOK(int, __sigtimedwait64, (const sigset_t *set, siginfo_t *info, const timespe
     return is_in_task() ? sigtimedwait(set, info, SMALL(t)) : real___sigtimedwait64(set, info, t);
 }
 
+HOOK(int, __semtimedop64, (int id, struct sembuf *ops, size_t ct, const timespec64_t *t),
+     (id, ops, ct, t), refuse(ENOSYS))
+{
+    return is_in_task() ? semtimedop(id, ops, ct, SMALL(t)) : real___semtimedop64(id, ops, ct, t);
+}
+
+#define HOOK_SUSPEND(name, usual, type, otherwise)                                                 \
+    HOOK(int, name, (const type *const *list, int ct, const timespec64_t *t), (list, ct, t),       \
+         otherwise)                                                                                \
+    {                                                                                              \
+        return is_in_task() ? usual(list, ct, SMALL(t)) : real_##name(list, ct, t);                \
+    }                                                                                              \
+    _Static_assert(1, "")
+
+HOOK_SUSPEND(__aio_suspend_time64, aio_suspend, struct aiocb, refuse(ENOSYS));
+HOOK_SUSPEND(__gai_suspend_time64, gai_suspend, struct gaicb, EAI_SYSTEM);
+
 /* ==== Descriptors ============================================================================ */
 
 HOOK(int, __ppoll64, (struct pollfd * fds, nfds_t ct, const timespec64_t *t, const sigset_t *mask),
@@ -145,6 +166,22 @@ HOOK(int, __recvmmsg64, (int fd, struct mmsghdr *messages, unsigned ct, int flag
     int result = recvmmsg(fd, messages, ct, flags, &small);
     put(t, &small);
     return result;
+}
+
+HOOK(int, __mq_timedsend_time64,
+     (mqd_t queue, const char *text, size_t sz, unsigned priority, const timespec64_t *t),
+     (queue, text, sz, priority, t), refuse(ENOSYS))
+{
+    return is_in_task() ? mq_timedsend(queue, text, sz, priority, SMALL(t))
+                        : real___mq_timedsend_time64(queue, text, sz, priority, t);
+}
+
+HOOK(ssize_t, __mq_timedreceive_time64,
+     (mqd_t queue, char *text, size_t sz, unsigned *priority, const timespec64_t *t),
+     (queue, text, sz, priority, t), refuse(ENOSYS))
+{
+    return is_in_task() ? mq_timedreceive(queue, text, sz, priority, SMALL(t))
+                        : real___mq_timedreceive_time64(queue, text, sz, priority, t);
 }
 
 HOOK(int, __ioctl_time64, (int fd, unsigned long request, void *arg), (fd, request, arg),

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+// not stress: tasks use what lies on the stack of another one, which moves there
+// build: -lstdc++
+/* Conditions and semaphores that processes share, spin locks, static variables of C++ functions:
+ * two tasks of a thread wait for each other, and for other processes. And children of which libc's
+ * handlers of fork() do not learn. */
+#include "threads.h"
+
+#include <fcntl.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+/* In shared memory. */
+typedef struct {
+    pthread_mutex_t mutex;
+    pthread_cond_t cond;
+    sem_t semaphores[2];
+    int turn, ct_turns;
+} shared_t;
+
+static shared_t *shared;
+
+enum { CT_TURNS = 10 };
+
+static void begin_shared(int type)
+{
+    pthread_mutexattr_t mutex;
+    pthread_condattr_t cond;
+    shared = (shared_t *)mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+                              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(shared != MAP_FAILED);
+    pthread_mutexattr_init(&mutex);
+    pthread_mutexattr_setpshared(&mutex, type);
+    assert_int_equal(pthread_mutex_init(&shared->mutex, &mutex), 0);
+    pthread_condattr_init(&cond);
+    pthread_condattr_setpshared(&cond, PTHREAD_PROCESS_SHARED);
+    assert_int_equal(pthread_cond_init(&shared->cond, &cond), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(sem_init(&shared->semaphores[i], 1, 0), 0);
+    }
+}
+
+static void end_shared(void)
+{
+    assert_int_equal(pthread_cond_destroy(&shared->cond), 0);
+    assert_int_equal(pthread_mutex_destroy(&shared->mutex), 0);
+    assert_int_equal(munmap(shared, sizeof(*shared)), 0);
+}
+
+/* ==== Conditions ============================================================================= */
+
+static void *takes_turns(void *arg)
+{
+    int mine = arg != NULL;
+    CHECK(pthread_mutex_lock(&shared->mutex) == 0);
+    for (int i = 0; i < CT_TURNS; i++) {
+        while (shared->turn != mine) {
+            CHECK(pthread_cond_wait(&shared->cond, &shared->mutex) == 0);
+        }
+        shared->turn = !mine;
+        shared->ct_turns++;
+        CHECK(pthread_cond_broadcast(&shared->cond) == 0);
+    }
+    CHECK(pthread_mutex_unlock(&shared->mutex) == 0);
+    return NULL;
+}
+
+static void *take_turns(void *arg)
+{
+    aco_task_t *other = aco_spawn(takes_turns, shared);
+    takes_turns(arg);
+    CHECK(aco_join(other, NULL) == 0);
+    CHECK(shared->ct_turns == 2 * CT_TURNS);
+    return NULL;
+}
+
+static void *take_turns_with_a_child(void *arg)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        takes_turns(shared);
+        _exit(ct_failed);
+    }
+    int status = -1;
+    takes_turns(arg);
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+    return NULL;
+}
+
+static void *waits_in_vain(void *arg)
+{
+    CHECK(pthread_mutex_lock(&shared->mutex) == 0);
+    CHECK(pthread_cond_wait(&shared->cond, &shared->mutex) == ECANCELED);
+    CHECK(pthread_mutex_trylock(&shared->mutex) == EBUSY);
+    CHECK(pthread_mutex_unlock(&shared->mutex) == 0);
+    return arg;
+}
+
+static void *gives_up(void *arg)
+{
+    struct timespec soon = in(CLOCK_REALTIME, MS), past = {1, 0}, wrong = {1, -1};
+    aco_task_t *waiting = aco_spawn(waits_in_vain, NULL);
+    CHECK(pthread_mutex_lock(&shared->mutex) == 0);
+    CHECK(pthread_cond_timedwait(&shared->cond, &shared->mutex, &past) == ETIMEDOUT);
+    CHECK(pthread_cond_timedwait(&shared->cond, &shared->mutex, &soon) == ETIMEDOUT);
+    CHECK(has_come(CLOCK_REALTIME, &soon));
+    CHECK(pthread_cond_timedwait(&shared->cond, &shared->mutex, &wrong) == EINVAL);
+    aco_within(MS)
+    {
+        CHECK(pthread_cond_wait(&shared->cond, &shared->mutex) == ETIMEDOUT);
+    }
+    CHECK(pthread_mutex_unlock(&shared->mutex) == 0);
+    aco_task_cancel(waiting);
+    CHECK(aco_join(waiting, NULL) == 0);
+    return arg;
+}
+
+static void shared_conditions_wake_tasks(void **state)
+{
+    (void)state;
+    for (int type = PTHREAD_PROCESS_PRIVATE; type <= PTHREAD_PROCESS_SHARED; type++) {
+        begin_shared(type);
+        run_tasks(take_turns, NULL);
+        if (type == PTHREAD_PROCESS_SHARED) {
+            run_tasks(take_turns_with_a_child, NULL);
+        }
+#ifndef __SANITIZE_THREAD__ /* TSan does not know that the wait may be cancelled */
+        run_tasks(gives_up, NULL);
+#else
+        (void)gives_up;
+#endif
+        end_shared();
+    }
+}
+
+/* ==== Semaphores ============================================================================= */
+
+static sem_t *pair[2];
+
+static void *plays(void *arg)
+{
+    int mine = arg != NULL;
+    for (int i = 0; i < CT_TURNS; i++) {
+        CHECK(sem_post(pair[!mine]) == 0);
+        CHECK(sem_wait(pair[mine]) == 0);
+    }
+    return NULL;
+}
+
+static void *play(void *arg)
+{
+    aco_task_t *other = aco_spawn(plays, pair);
+    plays(arg);
+    CHECK(aco_join(other, NULL) == 0);
+    return NULL;
+}
+
+static void *play_with_a_child(void *arg)
+{
+    struct timespec past = {1, 0};
+    pid_t pid = fork();
+    if (pid == 0) {
+        plays(pair);
+        _exit(ct_failed);
+    }
+    int status = -1;
+    plays(arg);
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+    CHECK_FAILS(sem_timedwait(pair[0], &past), ETIMEDOUT);
+    return NULL;
+}
+
+static void shared_semaphores_wake_tasks(void **state)
+{
+    (void)state;
+    begin_shared(PTHREAD_PROCESS_SHARED);
+    for (int i = 0; i < 2; i++) {
+        pair[i] = &shared->semaphores[i];
+    }
+    run_tasks(play, NULL);
+    run_tasks(play_with_a_child, NULL);
+    end_shared();
+    for (int i = 0; i < 2; i++) {
+        char name[32];
+        snprintf(name, sizeof(name), "/aco_test_%d", (int)getpid());
+        pair[i] = sem_open(name, O_CREAT | O_EXCL, 0600, 0);
+        assert_true(pair[i] != SEM_FAILED);
+        sem_unlink(name);
+    }
+    run_tasks(play, NULL);
+    run_tasks(play_with_a_child, NULL);
+    for (int i = 0; i < 2; i++) {
+        sem_close(pair[i]);
+    }
+}
+
+/* ==== Spin locks ============================================================================= */
+
+static pthread_spinlock_t spin;
+static int ct_inside;
+
+static void *holds_spin(void *arg)
+{
+    for (int i = 0; i < 3; i++) {
+        CHECK(pthread_spin_lock(&spin) == 0);
+        CHECK(++ct_inside == 1);
+        CHECK(pthread_spin_trylock(&spin) == EBUSY);
+        aco_sleep(MS / 10);
+        ct_inside--;
+        CHECK(pthread_spin_unlock(&spin) == 0);
+    }
+    return arg;
+}
+
+static void spin_locks_are_held_over_waits(void **state)
+{
+    void *(*fn)(void *) = holds_spin;
+    (void)state;
+    pthread_spin_init(&spin, 0);
+    run_tasks(spawns_anywhere, &fn);
+    run_tasks_on(2, spawns_anywhere, &fn);
+    pthread_spin_destroy(&spin);
+}
+
+/* ==== Static variables of C++ functions ====================================================== */
+
+int __cxa_guard_acquire(uint64_t *guard);
+void __cxa_guard_release(uint64_t *guard);
+void __cxa_guard_abort(uint64_t *guard);
+
+static uint64_t guard;
+static int ct_made, ct_given_up;
+
+/* As compilers make it of a static variable whose constructor waits and first throws. */
+static void *needs_variable(void *arg)
+{
+    while (*(volatile char *)&guard == 0 && __cxa_guard_acquire(&guard)) {
+        CHECK(++ct_inside == 1);
+        aco_sleep(MS);
+        ct_inside--;
+        if (ct_given_up++ == 0) {
+            __cxa_guard_abort(&guard);
+            return arg;
+        }
+        ct_made++;
+        __cxa_guard_release(&guard);
+    }
+    CHECK(ct_made == 1);
+    return arg;
+}
+
+static void static_variables_are_made_once(void **state)
+{
+    void *(*fn)(void *) = needs_variable;
+    (void)state;
+    for (int ct_threads = 1; ct_threads <= 2; ct_threads++) {
+        guard = 0;
+        ct_made = ct_given_up = 0;
+        run_tasks_on(ct_threads, spawns_anywhere, &fn);
+    }
+}
+
+/* ==== Children =============================================================================== */
+
+static volatile int ct_ticks;
+
+static void *ticks(void *arg)
+{
+    while (aco_sleep(MS / 10) == 0) {
+        ct_ticks++;
+    }
+    return arg;
+}
+
+/* Returns whether no task of the parent runs. */
+static int is_alone(void)
+{
+    int before = ct_ticks;
+    usleep(3000);
+    return ct_ticks == before && aco_self() == NULL;
+}
+
+static pid_t makes_child(int way)
+{
+    switch (way) {
+    case 0:
+        return _Fork();
+    case 1:
+        return (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+    default:
+#ifdef SYS_fork
+        return (pid_t)syscall(SYS_fork);
+#else
+        return fork();
+#endif
+    }
+}
+
+static void *makes_children(void *arg)
+{
+    aco_task_t *ticker = aco_spawn(ticks, NULL);
+    usleep(1000);
+    for (int way = 0; way < 3; way++) {
+        pid_t pid = makes_child(way);
+        if (pid == 0) {
+            _exit(is_alone() ? 0 : 1);
+        }
+        int status = -1;
+        CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+        int before = ct_ticks;
+        usleep(2000);
+        CHECK(ct_ticks != before);
+    }
+    aco_task_cancel(ticker);
+    CHECK(aco_join(ticker, NULL) == 0);
+    return arg;
+}
+
+static void children_are_alone(void **state)
+{
+    (void)state;
+    run_tasks(makes_children, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(static_variables_are_made_once), /* while there is one thread */
+        cmocka_unit_test(shared_conditions_wake_tasks),
+        cmocka_unit_test(shared_semaphores_wake_tasks),
+        cmocka_unit_test(spin_locks_are_held_over_waits),
+        cmocka_unit_test(children_are_alone),
+    };
+    alarm(100);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
