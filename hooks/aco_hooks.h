@@ -62,7 +62,7 @@ int aco_hooks_active(void);
  */
 int aco_hooks_own_keys(const char *libraries);
 
-/* The same as aco_hooks_own_keys(), but the list is replaced; "": no library has keys of its own. */
+/* The same as aco_hooks_own_keys(), but replaces the list; "": no library has keys of its own. */
 int aco_hooks_set_own_keys(const char *libraries);
 
 #ifdef __cplusplus

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Futexes that are used by syscall(). Tasks wait for them in the hooks' own queues, plain threads in
- * the kernel's. A wake goes to tasks first, and to the kernel for those that are left.
+ * Futexes that are used by syscall(). Tasks wait for them in the hooks' own queues, plain threads
+ * in the kernel's. A wake goes to tasks first, and to the kernel for those that are left.
  *
- * A word in memory that processes share may be changed by another process, or under another address,
- * and its wake reaches the kernel alone. A task that waits for one, without the private flag, looks
- * at the value again and again, each time after twice as long, and after LAST_LOOK at most. The page
- * table tells whether memory is shared. As that costs some us, only longer waits ask.
+ * A word in memory that processes share may be changed by another process, or under another
+ * address, and its wake reaches the kernel alone. A task that waits for one, without the private
+ * flag, looks at the value again and again, each time after twice as long, and after LAST_LOOK at
+ * most. The page table tells whether memory is shared. As that costs some us, only longer waits
+ * ask.
  */
 #include "system_calls.h"
 #include "waiting.h"

@@ -54,8 +54,8 @@ typedef struct many_s {
 #define FIRST_LEAVE 1000000  /* ns for which descriptors are left out */
 #define LAST_LEAVE 100000000 /* ns; the time doubles up to this */
 
-/* Leaves out descriptors that poll() finds ready and the call does not: they may become ready for it
- * in another way. Returns whether there are any. */
+/* Leaves out descriptors that poll() finds ready and the call does not: they may become ready for
+ * it in another way. Returns whether there are any. */
 static int leave_out(many_t *many)
 {
     int has_left_out = 0;

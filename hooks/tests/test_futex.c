@@ -153,7 +153,7 @@ static void *waits_an_hour(void *arg)
     return arg;
 }
 
-/* Timed waits end by deadlines and cancelling; callers of others could do nothing but wait again. */
+/* Timed waits end by deadlines and cancelling; callers of others could only wait again. */
 static void *gives_up(void *arg)
 {
     static const struct timespec hour = {3600, 0};

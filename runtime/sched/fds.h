@@ -38,7 +38,7 @@ HIDDEN int aco_i_watch_fd(int fd, fd_t *entry, loop_t *loop, aco_task_t **woken)
 /* Until when an answer that the kernel gives now counts, for tasks of a loop; 0: only now. */
 HIDDEN int64_t aco_i_cached_until(const loop_t *loop);
 
-/* How many entries the thread holds: where it is not 0, a signal handler closes without the lock. */
+/* How many entries the thread holds: while it is not 0, a signal handler closes without locks. */
 extern HIDDEN __thread int aco_i_ct_held_fds __attribute__((tls_model("initial-exec")));
 
 HIDDEN void aco_i_on_missed_close(fd_t *entry);

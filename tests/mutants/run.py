@@ -4,7 +4,7 @@
 
 universalmutator makes the mutants of a part: a line each time. A sample, drawn evenly by function,
 is compiled in all at once (see schemata.py), and the environment turns on one at a time, so that a
-part and its tests are built once. The tests that fit a file are listed in the table `tests`; they
+part and its tests are built once. The tests that fit a file are listed in the table `fitting`; they
 run until one fails twice in a row, once not being enough on a busy machine; a test that takes far
 too long has failed, too. A mutant that does not compile, or that compiles to the same
 instructions, is not counted.
@@ -57,7 +57,7 @@ Listed = set[tuple[str, str, str, str]]  # file, function, old line, new one
 
 
 class Row(NamedTuple):
-    """A line of the table `tests`."""
+    """A line of the table `fitting`."""
     files: list[str]
     library: str
     tests: list[str]
@@ -77,7 +77,7 @@ def paths(*patterns: str) -> list[str]:
 def rows_of(part: str) -> list[Row]:
     rows: list[Row] = []
     seen: set[str] = set()
-    for line in (HERE / "tests").read_text().splitlines():
+    for line in (HERE / "fitting").read_text().splitlines():
         columns = [column.strip() for column in line.split("|")]
         if line.startswith("#") or columns[0] != part:
             continue
@@ -87,7 +87,7 @@ def rows_of(part: str) -> list[Row]:
                  for found in ([word] if ":" in word else paths(word))]
         rows.append(Row(files, columns[2], list(dict.fromkeys(tests))))
     if not rows:
-        sys.exit(f"tests/mutants/tests has no part {part}")
+        sys.exit(f"tests/mutants/fitting has no part {part}")
     return rows
 
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The budget of a turn: tasks whose calls never have to wait let others run, some of a hundred calls
- * at least; those whose waits fail at once do so, too. By counts: a second task counts its turns.
+ * The budget of a turn: tasks whose calls never have to wait let others run, some of a hundred
+ * calls at least; those whose waits fail at once do so, too. By counts: a second task counts its
+ * turns.
  */
 #define _GNU_SOURCE
 #include "tasks.h"
