@@ -171,8 +171,8 @@ def is_unpromised(mutant: Mutant, listed: Listed) -> bool:
 
 
 def copy_project(tree: pathlib.Path) -> None:
-    """What git knows or would know, as it is on the disk. The harness adds the project's warnings
-    where tools/warnings is: copies of functions break a few."""
+    """The files that git knows or would know, as they are on the disk, without the warnings that
+    the harness asks for: copies of functions break a few."""
     shutil.rmtree(tree, ignore_errors=True)
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True,
                             capture_output=True, text=True).stdout.splitlines()
@@ -306,7 +306,7 @@ class Sample:
 
 
 def arguments_of(name: str) -> list[list[str]]:
-    """Of a test program, for where it is slow."""
+    """The arguments of a test program for where it is slow, once for each run."""
     lines = [line.split("|") for line in (ROOT / "tests/arguments").read_text().splitlines()]
     return [line[2].split() for line in lines if line[0].strip() == name] or [[]]
 

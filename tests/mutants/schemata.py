@@ -42,7 +42,7 @@ FUNCTION = re.compile(r"\)\s*(?:const|noexcept(?:\s*\(.*\))?|override|final|muta
 
 
 class Body(NamedTuple):
-    """What is between the braces of a function: from one offset in the text to another."""
+    """The text between the braces of a function: from one offset in the text to another."""
     name: str
     start: int
     end: int
