@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the hook of syscall() passes on to. */
+/* Calls that the hook of syscall() passes on to. */
 #ifndef ACO_HOOKS_SYSTEM_CALLS_H
 #define ACO_HOOKS_SYSTEM_CALLS_H
 

@@ -79,12 +79,12 @@ struct aco_task_s {
     reason_t reason;
     char shares_stack;
     char is_joinable;
-    char is_cancelled; /* atomic */
-    char has_token;    /* atomic: aco_unpark() came before aco_park() */
-    char is_unhooked;  /* hooks pass its calls on to libc */
-    char is_coroutine; /* aco_i_new_suspended() has made it */
-    char starts_later; /* it has a timer before it has a stack */
-    char ct_hopeless;  /* waits in a row that failed at once, as it is cancelled or late; 3: more */
+    char is_cancelled;              /* atomic */
+    char has_token;                 /* atomic: aco_unpark() came before aco_park() */
+    char is_unhooked;               /* hooks pass its calls on to libc */
+    unsigned char starts_later : 1; /* it has a timer before it has a stack */
+    unsigned char is_coroutine : 1; /* aco_i_new_suspended() has made it */
+    unsigned char ct_hopeless : 2;  /* waits in a row that failed at once; at most 3 */
     int ct_shields;
     int64_t deadline; /* 0: a thread without one */
     uint32_t timer;   /* index in the heap; 0: none is set */

@@ -94,7 +94,7 @@ static int count_of_eventfd(int fd, uint64_t *count)
 }
 
 /* Writes to a file of no kind, such as an eventfd, that poll() reports as writable: the count of
- * that has room for 1 then, but perhaps not for the value. Of several values, one is written. */
+ * that has room for 1 then, but perhaps not for the value. It writes one of several values. */
 static ssize_t write_to_nameless(int fd, const struct iovec *iov, int ct)
 {
     uint64_t value = 0, count;

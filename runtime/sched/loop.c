@@ -280,7 +280,9 @@ outcome_t aco_i_wait(aco_task_t *task)
     int is_late = task->deadline <= loop->now;
     if ((must_end && aco_i_claim(task, WAIT_CANCELLED)) ||
         (is_late && aco_i_claim(task, WAIT_DEADLINE))) {
-        task->ct_hopeless = (char)(task->ct_hopeless < HOPELESS ? task->ct_hopeless + 1 : HOPELESS);
+        if (task->ct_hopeless < HOPELESS) {
+            task->ct_hopeless++;
+        }
     } else {
         task->ct_hopeless = 0;
         if (task->deadline != NO_DEADLINE) {
