@@ -288,6 +288,35 @@ void cancel_by_exception(const Instance &instance)
     }
 }
 
+/* ==== Callees alone ========================================================================== */
+
+__attribute__((noinline)) void has_objects_of_a_callee()
+{
+    Object yielding("b", true);
+    yield_deep();
+}
+
+void catches_all()
+{
+    try {
+        has_objects_of_a_callee();
+    } catch (...) {
+        the_log() += "wrong";
+    }
+    aco_exit();
+}
+
+/* The entry function's catch block, which could not rethrow with libc++abi, sees nothing. */
+void cancel_callees(const Instance &instance)
+{
+    std::string log;
+    aco_t *co = instance.create(catches_all, &log);
+    aco_resume(co);
+    check(!aco_i_cancel_callees(co) && log == "dc", "a destructor yields");
+    check(aco_i_cancel_callees(co) && log == "dcb", "all but the entry function is unwound");
+    aco_destroy(co);
+}
+
 /* ==== Broken rules =========================================================================== */
 
 void swallows()
@@ -335,6 +364,7 @@ int main(int argc, char **argv)
         go_on_plainly(instance);
         cancel_in_handler(instance);
         cancel_by_exception(instance);
+        cancel_callees(instance);
     }
     return ct_failures != 0;
 }
