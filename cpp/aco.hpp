@@ -20,7 +20,8 @@
  *   - A task may wait while it handles an exception, or while one unwinds it.
  *   - With -fno-exceptions, a wait that fails ends the process: use the calls of aco_runtime.h for
  *     waits that may fail. Coroutines and generators that have not ended are destroyed, not
- *     unwound.
+ *     unwound. Files with and without exceptions may be linked, but share no object of aco.
+ *   - A coroutine or generator belongs to the thread that resumes it first.
  *   - Programs link with the runtime, and with extra/cancel for coroutine and generator.
  */
 #ifndef ACO_HPP
