@@ -53,13 +53,20 @@ struct stCoClosure_t {
 
 /* A reference stays one, as in libco; before C++11 it is copied. */
 #if __cplusplus >= 201103L
+template <class T> struct co_i_copied_t {
+    typedef const T &type;
+};
+template <class T> struct co_i_copied_t<T &> {
+    typedef T &type;
+};
 #define CO_I_TYPE(n, x) typedef decltype(x) co_i_##n##_##x;
+#define CO_I_COPIED(n, x) typename co_i_copied_t<co_i_##n##_##x>::type co_i_##x
 #else
 #define CO_I_TYPE(n, x) typedef __typeof__(x) co_i_##n##_##x;
+#define CO_I_COPIED(n, x) const co_i_##n##_##x &co_i_##x
 #endif
 #define CO_I_COPY(n, x) co_i_##n##_##x x;
 #define CO_I_REFERENCE(n, x) co_i_##n##_##x &x;
-#define CO_I_COPIED(n, x) const co_i_##n##_##x &co_i_##x
 #define CO_I_REFERRED(n, x) co_i_##n##_##x &co_i_##x
 #define CO_I_INIT(n, x) x(co_i_##x)
 #define CO_I_AND_INIT(n, x) , x(co_i_##x)

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 static const int64_t SECOND = 1000000000;
-static int64_t now = INT64_MAX / 4; /* ns; far behind the kernel's time, which no timer reaches */
+static int64_t now = INT64_MAX / 8; /* ns; far behind the kernel's time, which no timer reaches */
 static int longest_sleep;           /* ms */
 
 extern "C" {
