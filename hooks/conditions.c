@@ -8,6 +8,8 @@
 
 HOOKS_OF(conditions);
 
+#define A_MOMENT 1000000 /* ns */
+
 /* Bits of `__wrefs`. */
 #define IS_SHARED 1u
 #define IS_MONOTONIC 2u
@@ -82,6 +84,23 @@ static int wait_by_thread(pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_
     return error;
 }
 
+/* A wait that is bound to fail still takes a moment and may be signalled, as others do. */
+static int wait_shared(pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_t clock,
+                       const struct timespec *time)
+{
+    int error;
+    if (!aco_i_must_fail(&error)) {
+        return wait_by_thread(cond, mutex, clock, time);
+    }
+    aco_shielded
+    {
+        struct timespec soon = timespec_of(aco_i_after(A_MOMENT));
+        int waited = wait_by_thread(cond, mutex, CLOCK_MONOTONIC, &soon);
+        error = waited == ETIMEDOUT ? error : waited;
+    }
+    return error;
+}
+
 /* ==== Any ==================================================================================== */
 
 static int wait_for(pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_t clock,
@@ -95,7 +114,7 @@ static int wait_for(pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_t cloc
         return EINVAL;
     }
     if (is_shared(cond)) {
-        return wait_by_thread(cond, mutex, clock, time);
+        return wait_shared(cond, mutex, clock, time);
     }
     aco_i_begin_cond_wait(cond);
     aco_i_unlock_mutex(mutex);

@@ -97,6 +97,49 @@ int aco_i_call_by_thread(caller_t *caller, const limit_t *limit)
     return error;
 }
 
+/* ==== Ends and jumps ========================================================================= */
+
+/* libc would unwind the task's stack, and end at its first frame. */
+HOOK(void, pthread_exit, (void *result), (result), (void)0)
+{
+    if (is_in_task()) {
+        aco_i_misuse_of("pthread_exit", "a task does not end its thread: return from its function");
+    }
+    real_pthread_exit(result);
+}
+
+HOOK(void, thrd_exit, (int result), (result), (void)0)
+{
+    if (is_in_task()) {
+        aco_i_misuse_of("thrd_exit", "a task does not end its thread: return from its function");
+    }
+    real_thrd_exit(result);
+}
+
+/* While the thread waits for all its tasks, a signal handler alone can jump, and the frames that it
+ * jumps to are those of a task that waits. */
+static void check_jump(const char *call)
+{
+    if (aco_i_loop != NULL && aco_i_loop->running == NULL && aco_i_is_in_run()) {
+        aco_i_misuse_of(call,
+                        "a signal handler jumps into a task that waits: limit the wait by "
+                        "aco_within(), or let the handler call aco_unpark()");
+    }
+}
+
+#define HOOK_JUMP(name, shown)                                                                     \
+    HOOK(void, name, (void *buf, int value), (buf, value), (void)0)                                \
+    {                                                                                              \
+        check_jump(shown);                                                                         \
+        real_##name(buf, value);                                                                   \
+    }                                                                                              \
+    _Static_assert(1, "")
+
+HOOK_JUMP(longjmp, "longjmp");
+HOOK_JUMP(_longjmp, "_longjmp");
+HOOK_JUMP(siglongjmp, "siglongjmp");
+HOOK_JUMP(__longjmp_chk, "siglongjmp");
+
 /* ==== Joining ================================================================================ */
 
 typedef struct {

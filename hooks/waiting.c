@@ -238,8 +238,9 @@ void aco_i_begin_cond_wait(const void *cond)
 
 /* Whether a wait is bound to fail, with `*error`. It still takes a moment and may be signalled:
  * callers that ignore the failure and wait again must not keep others from running. */
-static int must_fail(const aco_task_t *self, int *error)
+int aco_i_must_fail(int *error)
 {
+    const aco_task_t *self = aco_i_running_task();
     if (self->ct_shields != 0) {
         return 0;
     }
@@ -293,7 +294,7 @@ int aco_i_end_wait(const limit_t *limit, watch_t *watch)
 {
     aco_task_t *self = aco_i_running_task();
     int error;
-    if (must_fail(self, &error)) {
+    if (aco_i_must_fail(&error)) {
         return wait_a_moment(self, limit) == WAIT_EVENT ? 0 : error;
     }
     for (;;) {

@@ -95,6 +95,8 @@ HIDDEN int aco_i_obtain(const lockable_t *kind, void *object, const limit_t *lim
  */
 HIDDEN void aco_i_begin_cond_wait(const void *cond);
 HIDDEN int aco_i_end_wait(const limit_t *limit, watch_t *watch);
+/* Whether a wait of the running task is bound to fail, with `*error`. */
+HIDDEN int aco_i_must_fail(int *error);
 HIDDEN void aco_i_signal_tasks(const void *cond, int all);
 
 /*

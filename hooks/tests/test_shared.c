@@ -2,8 +2,8 @@
 // not stress: tasks use what lies on the stack of another one, which moves there
 // build: -lstdc++
 /* Conditions and semaphores that processes share, spin locks, static variables of C++ functions:
- * two tasks of a thread wait for each other, and for other processes. And children of which libc's
- * handlers of fork() do not learn. */
+ * two tasks of a thread wait for each other, and for other processes. Children of which libc's
+ * handlers of fork() do not learn; ends of threads; jumps. */
 #include "threads.h"
 
 #include <fcntl.h>
@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <threads.h>
 
 /* In shared memory. */
 typedef struct {
@@ -326,6 +327,115 @@ static void children_are_alone(void **state)
     run_tasks(makes_children, NULL);
 }
 
+/* ==== Ends of threads ======================================================================== */
+
+static volatile int ct_read, ct_cleanups;
+
+static void *reads_three(void *arg)
+{
+    int fds[2];
+    char byte;
+    CHECK(pipe(fds) == 0);
+    for (; ct_read < 3; ct_read++) {
+        CHECK(write(fds[1], "x", 1) == 1 && read(fds[0], &byte, 1) == 1);
+        aco_sleep(2 * MS);
+    }
+    CHECK(close(fds[0]) == 0 && close(fds[1]) == 0);
+    return arg;
+}
+
+static void clean_up(void *arg)
+{
+    (void)arg;
+    ct_cleanups++;
+}
+
+static void *runs_tasks(void *arg)
+{
+    pthread_cleanup_push(clean_up, NULL);
+    CHECK(aco_run(NULL, reads_three, NULL, NULL) == 0);
+    pthread_testcancel();
+    pthread_cleanup_pop(0);
+    return arg;
+}
+
+static void a_cancelled_thread_ends_behind_its_tasks(void **state)
+{
+    pthread_t thread;
+    void *result = NULL;
+    (void)state;
+    ct_failed = 0;
+    assert_int_equal(pthread_create(&thread, NULL, runs_tasks, NULL), 0);
+    while (ct_read == 0) {
+        usleep(100);
+    }
+    assert_int_equal(pthread_cancel(thread), 0);
+    assert_int_equal(pthread_join(thread, &result), 0);
+    assert_ptr_equal(result, PTHREAD_CANCELED);
+    assert_int_equal(ct_read, 3);
+    assert_int_equal(ct_cleanups, 1);
+    assert_int_equal(ct_failed, 0);
+}
+
+/* ==== Misuse ================================================================================= */
+
+static sigjmp_buf before_wait;
+
+static void jump(int number)
+{
+    siglongjmp(before_wait, number);
+}
+
+static void *jumps(void *arg)
+{
+    signal(SIGALRM, jump);
+    if (sigsetjmp(before_wait, 1) == 0) {
+        ualarm(1000, 0);
+        pause();
+    }
+    return arg;
+}
+
+static void *ends_thread(void *arg)
+{
+    pthread_exit(arg);
+}
+
+static void *ends_thread_of_c11(void *arg)
+{
+    (void)arg;
+    thrd_exit(0);
+}
+
+/* Runs a task in a child, which must abort and write a line with these words. */
+static void dies(void *(*fn)(void *), const char *words)
+{
+    int fds[2], status = 0;
+    static char text[2000];
+    assert_int_equal(pipe(fds), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        signal(SIGABRT, SIG_DFL);
+        dup2(fds[1], 2);
+        _exit(aco_run(NULL, fn, NULL, NULL));
+    }
+    close(fds[1]);
+    ssize_t sz = read(fds[0], text, sizeof(text) - 1);
+    text[sz < 0 ? 0 : sz] = '\0';
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    assert_non_null(strstr(text, words));
+    close(fds[0]);
+}
+
+static void misuse_ends_in_a_line(void **state)
+{
+    (void)state;
+    dies(ends_thread, "pthread_exit: a task does not end its thread: return from its function");
+    dies(ends_thread_of_c11, "thrd_exit: a task does not end");
+    dies(jumps, "siglongjmp: a signal handler jumps into a task that waits");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -334,6 +444,8 @@ int main(void)
         cmocka_unit_test(shared_semaphores_wake_tasks),
         cmocka_unit_test(spin_locks_are_held_over_waits),
         cmocka_unit_test(children_are_alone),
+        cmocka_unit_test(a_cancelled_thread_ends_behind_its_tasks),
+        cmocka_unit_test(misuse_ends_in_a_line),
     };
     alarm(100);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -113,8 +113,11 @@ typedef struct {
     start_t *start;
 } thread_arg_t;
 
+/* pthread_cancel() would unwind from any call of a task or the loop; it waits for the end. */
 static void run_loop(loop_t *loop)
 {
+    int state;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
     int slack = prctl(PR_GET_TIMERSLACK);
     prctl(PR_SET_TIMERSLACK, 1); /* ns that the kernel may be late; 50,000 else */
     aco_t *before = aco_gtls_co;
@@ -123,6 +126,7 @@ static void run_loop(loop_t *loop)
     aco_i_loop = NULL;
     aco_gtls_co = before;
     prctl(PR_SET_TIMERSLACK, slack);
+    pthread_setcancelstate(state, NULL);
 }
 
 static void *run_thread(void *arg)
