@@ -142,6 +142,10 @@ static void *waits_until(void *arg)
     CHECK_FAILS(futex(&word, absolute | FUTEX_CLOCK_REALTIME, 0, &real, NULL, 1), ETIMEDOUT);
     CHECK(has_come(CLOCK_REALTIME, &real));
     CHECK_FAILS(futex(&word, absolute, 0, &none, NULL, 1), ETIMEDOUT);
+#ifdef SYS_futex_time64 /* where addresses have 32 bits */
+    const int64_t large[2] = {0, MS};
+    CHECK_FAILS(syscall(SYS_futex_time64, &word, FUTEX_WAIT, 0, large, NULL, 0), ETIMEDOUT);
+#endif
     return arg;
 }
 

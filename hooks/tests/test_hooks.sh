@@ -19,7 +19,7 @@ need_libraries
 
 readonly FOLDER=hooks/tests
 readonly TESTS=("$FOLDER"/{test,random}_*.c)
-readonly TIMES_TESTS=("$FOLDER"/test_{hooks,settings,processes,locks,threads,c11}.c)
+readonly TIMES_TESTS=("$FOLDER"/test_{hooks,settings,processes,locks,threads,c11,queues,shared}.c)
 read -ra compiler <<<"$CC"
 
 # Runs a program, perhaps with a sanitizer. The child of a test makes threads.
@@ -70,7 +70,10 @@ readonly CALLS=(read readv pread preadv write writev pwrite pwritev recv recvfro
     pthread_timedjoin_np pthread_clockjoin_np pthread_barrier_wait pthread_once sem_wait sem_trywait
     sem_timedwait sem_clockwait sem_post mtx_lock mtx_trylock mtx_timedlock mtx_unlock cnd_wait
     cnd_timedwait cnd_signal cnd_broadcast thrd_join thrd_sleep thrd_yield call_once
-    pthread_getspecific pthread_setspecific pthread_key_create pthread_key_delete)
+    pthread_getspecific pthread_setspecific pthread_key_create pthread_key_delete eventfd_read
+    eventfd_write preadv2 preadv64v2 pwritev2 pwritev64v2 tee vmsplice tcdrain sigsuspend mq_send
+    mq_receive mq_timedsend mq_timedreceive msgsnd msgrcv semop semtimedop aio_suspend gai_suspend
+    pthread_spin_lock pthread_exit thrd_exit longjmp _longjmp siglongjmp syscall _Fork)
 
 # check_names COMPILER OPTION...: each call is hooked under all names that libc has for programs,
 # also for buffers whose size is known, and for offsets and times of 64 bits.
