@@ -24,12 +24,14 @@
  *     with ECANCELED once the task was cancelled; pthread_ functions return these. But
  *     pthread_mutex_lock(), pthread_rwlock_rdlock() and _wrlock(), which have no time limit, wait
  *     in any case: hardly any caller would notice that it does not have the lock.
+ *   - A wait for a futex, by syscall(), does the same: without a time limit it waits in any case.
  *   - Mutexes, rwlocks and semaphores belong to tasks, so one that is held over a wait never stops
  *     the thread. Tasks get them in the order in which they came; threads may overtake them.
  *     Mutexes that processes share, and those that are robust or have a priority protocol, belong
  *     to the thread, but tasks find them taken all the same. If these are also recursive or check
- *     errors, libc handles them and the thread waits; the same holds for rwlocks, conditions and
- *     semaphores that processes share.
+ *     errors, libc handles them and the thread waits; the same holds for rwlocks that processes share.
+ *   - A task that waits for a semaphore that processes share tries every 50 ms at least. Each wait
+ *     for a condition that processes share takes a thread of its own.
  *   - A pthread_cond_wait() that fails has locked the mutex again. Other tasks run meanwhile even
  *     if the caller ignores the failure and waits again.
  *   - Each wait for a file lock, by flock(), lockf() or fcntl(), and each wait for a thread, by
@@ -39,8 +41,10 @@
  *   - Closing a descriptor, by any thread, ends the waits of tasks for it with EBADF before the
  *     number is used again.
  *   - Outside of tasks, and in a child after fork() until exec, each call is libc's.
- *   - Hooks do not reach calls inside libc, such as those of stdio, and direct system calls: these
- *     block the thread. aco_offload() runs such code on a helper thread.
+ *   - pthread_exit() in a task aborts with a message, and so does a signal handler that jumps into
+ *     a task that waits.
+ *   - Hooks do not reach calls inside libc, such as those of stdio, and system calls by instructions
+ *     of the caller: these block the thread. aco_offload() runs such code on a helper thread.
  */
 #ifndef ACO_HOOKS_H
 #define ACO_HOOKS_H

@@ -111,11 +111,11 @@ long aco_i_libc_syscall(long number, const args_t *args)
     X(setsockopt, setsockopt(INT(0), INT(1), INT(2), PTR(3), UNSIGNED(4)))                         \
     X(ppoll, call_ppoll(number, args))                                                             \
     X(pselect6, call_pselect(number, args))                                                        \
-    X(epoll_pwait, epoll_pwait(INT(0), PTR(1), INT(2), INT(3), PTR(4)))                            \
+    X(epoll_pwait, epoll_pwait(INT(0), PTR(1), INT(2), INT(3), MASK(PTR(4))))                      \
     X(nanosleep, nanosleep(PTR(0), PTR(1)))                                                        \
     X(clock_nanosleep, result_of(clock_nanosleep(INT(0), INT(1), PTR(2), PTR(3))))                 \
     X(sched_yield, sched_yield())                                                                  \
-    X(rt_sigtimedwait, sigtimedwait(PTR(0), PTR(1), PTR(2)))                                       \
+    X(rt_sigtimedwait, sigtimedwait(MASK(PTR(0)), PTR(1), PTR(2)))                                 \
     X(wait4, wait4(INT(0), PTR(1), INT(2), PTR(3)))
 
 /* Some processors have no numbers for these. */
@@ -154,7 +154,20 @@ static long result_of(int error)
     return error == 0 ? 0 : refuse(error);
 }
 
-#define MASK_SZ 8u /* bytes of the kernel's set of signals */
+#define MASK_SZ 8u /* bytes of the kernel's set of signals; libc's is larger */
+
+/* Copies a set of the kernel's to one of libc's; NULL if there is none. */
+static const sigset_t *mask_in(sigset_t *room, const void *mask)
+{
+    if (mask == NULL) {
+        return NULL;
+    }
+    memset(room, 0, sizeof(*room));
+    memcpy(room, mask, MASK_SZ);
+    return room;
+}
+
+#define MASK(mask) mask_in(&(sigset_t){{0}}, mask)
 
 /* The kernel, unlike libc, tells how much of the timeout is left. */
 static long call_ppoll(long number, const args_t *args)
@@ -164,7 +177,7 @@ static long call_ppoll(long number, const args_t *args)
         return aco_i_libc_syscall(number, args);
     }
     int64_t until = end_of(t);
-    int result = ppoll(PTR(0), UNSIGNED(1), t, PTR(3));
+    int result = ppoll(PTR(0), UNSIGNED(1), t, MASK(PTR(3)));
     if (t != NULL && until != 0) {
         *t = left_until(until);
     }
@@ -181,7 +194,7 @@ static long call_pselect(long number, const args_t *args)
     }
     int64_t until = end_of(t);
     int result = pselect(INT(0), PTR(1), PTR(2), PTR(3), t,
-                         mask != NULL ? (const sigset_t *)mask[0] : NULL);
+                         MASK(mask != NULL ? (const void *)mask[0] : NULL));
     if (t != NULL && until != 0) {
         *t = left_until(until);
     }

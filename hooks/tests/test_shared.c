@@ -239,7 +239,7 @@ static int ct_made, ct_given_up;
 /* As compilers make it of a static variable whose constructor waits and first throws. */
 static void *needs_variable(void *arg)
 {
-    while (*(volatile char *)&guard == 0 && __cxa_guard_acquire(&guard)) {
+    while (__atomic_load_n((char *)&guard, __ATOMIC_ACQUIRE) == 0 && __cxa_guard_acquire(&guard)) {
         CHECK(++ct_inside == 1);
         aco_sleep(MS);
         ct_inside--;
@@ -329,7 +329,7 @@ static void children_are_alone(void **state)
 
 /* ==== Ends of threads ======================================================================== */
 
-static volatile int ct_read, ct_cleanups;
+static volatile int ct_read, ct_runs, ct_cleanups;
 
 static void *reads_three(void *arg)
 {
@@ -354,6 +354,7 @@ static void *runs_tasks(void *arg)
 {
     pthread_cleanup_push(clean_up, NULL);
     CHECK(aco_run(NULL, reads_three, NULL, NULL) == 0);
+    ct_runs++;
     pthread_testcancel();
     pthread_cleanup_pop(0);
     return arg;
@@ -373,6 +374,7 @@ static void a_cancelled_thread_ends_behind_its_tasks(void **state)
     assert_int_equal(pthread_join(thread, &result), 0);
     assert_ptr_equal(result, PTHREAD_CANCELED);
     assert_int_equal(ct_read, 3);
+    assert_int_equal(ct_runs, 1);
     assert_int_equal(ct_cleanups, 1);
     assert_int_equal(ct_failed, 0);
 }

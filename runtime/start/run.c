@@ -113,11 +113,8 @@ typedef struct {
     start_t *start;
 } thread_arg_t;
 
-/* pthread_cancel() would unwind from any call of a task or the loop; it waits for the end. */
 static void run_loop(loop_t *loop)
 {
-    int state;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
     int slack = prctl(PR_GET_TIMERSLACK);
     prctl(PR_SET_TIMERSLACK, 1); /* ns that the kernel may be late; 50,000 else */
     aco_t *before = aco_gtls_co;
@@ -126,13 +123,13 @@ static void run_loop(loop_t *loop)
     aco_i_loop = NULL;
     aco_gtls_co = before;
     prctl(PR_SET_TIMERSLACK, slack);
-    pthread_setcancelstate(state, NULL);
 }
 
 static void *run_thread(void *arg)
 {
     loop_t *loop = ((thread_arg_t *)arg)->loop;
     start_t *start = ((thread_arg_t *)arg)->start;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL); /* as in aco_run() */
     int error = begin_loop(loop) == 0 ? 0 : errno;
     pthread_mutex_lock(&start->mutex);
     start->ct_begun++;
@@ -345,13 +342,8 @@ void aco_i_end_runtime(runtime_t *runtime)
     aco_i_release(runtime);
 }
 
-int aco_run(const aco_run_options_t *options, void *(*fn)(void *), void *arg, void **result)
+static int run(const aco_run_options_t *options, void *(*fn)(void *), void *arg, void **result)
 {
-    int error = check(options, fn);
-    if (error != 0) {
-        errno = error;
-        return -1;
-    }
     runtime_t *runtime = aco_i_begin_runtime(options);
     if (runtime == NULL) {
         return -1;
@@ -359,5 +351,19 @@ int aco_run(const aco_run_options_t *options, void *(*fn)(void *), void *arg, vo
     int outcome = run_first(runtime, fn, arg, result);
     KEEP_ERRNO();
     aco_i_end_runtime(runtime);
+    return outcome;
+}
+
+/* pthread_cancel() would unwind from any call of a task or the loop, so it waits for the end. */
+int aco_run(const aco_run_options_t *options, void *(*fn)(void *), void *arg, void **result)
+{
+    int state, error = check(options, fn);
+    if (error != 0) {
+        errno = error;
+        return -1;
+    }
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    int outcome = run(options, fn, arg, result);
+    pthread_setcancelstate(state, NULL);
     return outcome;
 }
