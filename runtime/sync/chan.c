@@ -382,6 +382,7 @@ static case_place_t *new_places(aco_case_t *cases, size_t ct, int wait, aco_task
     return places;
 }
 
+/* The caller has no two nodes in a row: see enqueue_case(). */
 static int has_another(const queue_t *queue, const aco_task_t *self)
 {
     const node_t *node = queue->first;
@@ -431,14 +432,20 @@ static size_t try_cases(aco_case_t *cases, const case_place_t *places, size_t ct
     return ct;
 }
 
+/* Enters a case, unless one that is like it is the last in the queue: it would be served first, and
+ * is so in the random order of the turn. */
 static void enqueue_case(const aco_case_t *c, case_place_t *place, size_t kind, aco_task_t *self)
 {
+    queue_t *queue = c->send != NULL ? &c->chan->senders : &c->chan->receivers;
+    if (queue->last != NULL && queue->last->task == self) {
+        return;
+    }
     place->node.task = self;
     place->node.kind = kind;
     place->node.item = place->copy != NULL ? place->copy
                        : c->send != NULL   ? (void *)(uintptr_t)c->send
                                            : c->recv;
-    enqueue(c->send != NULL ? &c->chan->senders : &c->chan->receivers, &place->node);
+    enqueue(queue, &place->node);
 }
 
 /* Enters the open wait into the channels' queues; 1: one of them ends it, or has. 0: a case has
@@ -447,14 +454,15 @@ static int wait_for_cases(const aco_case_t *cases, case_place_t *places, size_t 
                           aco_task_t *self)
 {
     for (size_t i = 0; i < ct; i++) {
-        const aco_case_t *c = &cases[i];
+        size_t kind = places[i].order;
+        const aco_case_t *c = &cases[kind];
         if (c->chan == NULL) {
             continue;
         }
         lock_chan(c->chan, "aco_select");
         int is_ready = is_possible(c, self);
         if (!is_ready) {
-            enqueue_case(c, &places[i], i, self);
+            enqueue_case(c, &places[kind], kind, self);
         }
         unlock(&c->chan->lock);
         if (is_ready) {

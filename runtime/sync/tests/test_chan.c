@@ -269,6 +269,66 @@ static void *selects_alone(void *arg)
     return arg;
 }
 
+#define CT_ROUNDS 200
+
+static void *receives_each(void *arg)
+{
+    aco_chan_t *shared = (aco_chan_t *)arg;
+    intptr_t ct_second = 0;
+    for (int i = 0; i < CT_ROUNDS; i++) {
+        int item;
+        CHECK(aco_chan_recv(shared, &item) == 1);
+        ct_second += item;
+    }
+    return (void *)ct_second;
+}
+
+/* Cases that are alike wait for their turn: either may be done. */
+static void *selects_between_likes(void *arg)
+{
+    static const int items[] = {0, 1};
+    aco_chan_t *shared = aco_chan_new(sizeof(int), 0);
+    aco_case_t cases[] = {{.chan = shared, .send = &items[0]}, {.chan = shared, .send = &items[1]}};
+    aco_task_t *receiver = aco_spawn(receives_each, shared);
+    intptr_t ct_second = 0;
+    void *received;
+    for (int i = 0; i < CT_ROUNDS; i++) {
+        ct_second += aco_select(cases, 2, 1);
+    }
+    CHECK(aco_join(receiver, &received) == 0 && (intptr_t)received == ct_second);
+    CHECK(ct_second > 0 && ct_second < CT_ROUNDS);
+    aco_chan_free(shared);
+    return arg;
+}
+
+#define CT_LIKE 200000
+
+/* Takes some 100 ms; a look at all cases for each would take minutes. */
+static void *selects_from_many(void *arg)
+{
+    aco_chan_t *shared = aco_chan_new(sizeof(int), 0);
+    aco_case_t *cases = (aco_case_t *)calloc(CT_LIKE, sizeof(*cases));
+    int item = 0;
+    for (int i = 0; i < CT_LIKE; i++) {
+        cases[i] = i % 2 == 0 ? (aco_case_t){.chan = shared, .send = &item}
+                              : (aco_case_t){.chan = shared, .recv = &item};
+    }
+    aco_within(MS)
+    {
+        CHECK_FAILS(aco_select(cases, CT_LIKE, 1), ETIMEDOUT);
+    }
+    free(cases);
+    aco_chan_free(shared);
+    return arg;
+}
+
+static void like_cases_are_selected(void **state)
+{
+    (void)state;
+    run_tasks(selects_between_likes, NULL);
+    run_tasks(selects_from_many, NULL);
+}
+
 static void one_of_several_is_selected(void **state)
 {
     (void)state;
@@ -286,6 +346,7 @@ int main(void)
         cmocka_unit_test(threads_use_channels),
         cmocka_unit_test(a_closed_channel_ends_waits),
         cmocka_unit_test(one_of_several_is_selected),
+        cmocka_unit_test(like_cases_are_selected),
     };
     return cmocka_run_group_tests_name("chan", tests, NULL, NULL);
 }
