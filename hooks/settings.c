@@ -28,6 +28,15 @@ static int is_timeout(int level, int option)
            (option == SO_RCVTIMEO || option == SO_SNDTIMEO || (option >= 66 && option <= 67));
 }
 
+static int is_low_water(int level, int option, const void *value, socklen_t sz)
+{
+    int mark = 0;
+    if (level == SOL_SOCKET && option == SO_RCVLOWAT && value != NULL && sz >= sizeof(mark)) {
+        memcpy(&mark, value, sizeof(mark));
+    }
+    return mark != 0 && mark != 1; /* 0 means 1 */
+}
+
 #if defined(SYS_setsockopt)
 #define SETSOCKOPT(...) syscall(SYS_setsockopt, __VA_ARGS__)
 #else
@@ -40,6 +49,8 @@ HOOK(int, setsockopt, (int fd, int level, int option, const void *value, socklen
     int result = real_setsockopt(fd, level, option, value, sz);
     if (is_timeout(level, option)) {
         aco_i_tell_change(fd);
+    } else if (result == 0 && is_low_water(level, option, value, sz)) {
+        aco_i_tell_low_water();
     }
     return result;
 }

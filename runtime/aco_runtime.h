@@ -281,9 +281,10 @@ void *aco_getspecific(aco_key_t key);
  * ETIMEDOUT, ECANCELED and ENOMEM, and with EBADF if aco_close() ends its wait; none with EINTR. If
  * a wait fails after a part was written, the call returns a short count. Buffers may be on any
  * stack. Regular files are read at once as far as they are cached, and else on a helper thread.
- * MSG_WAITALL with MSG_PEEK may return less than TCP would. The first wait for a descriptor costs a
- * system call. So does each further one, unless the descriptor is from aco_accept4(), aco_dial() or
- * aco_listen(): close those by aco_close().
+ * SO_RCVLOWAT counts if hooks see it set; without them, pass MSG_WAITALL. That with MSG_PEEK may
+ * return less than TCP would. The first wait for a descriptor costs a system call. So does each
+ * further one, unless the descriptor is from aco_accept4(), aco_dial() or aco_listen(): close those
+ * by aco_close().
  */
 ssize_t aco_read(int fd, void *buf, size_t sz);
 ssize_t aco_readv(int fd, const struct iovec *iov, int ct);

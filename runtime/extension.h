@@ -101,6 +101,9 @@ SHARED int aco_i_close_by(int fd, int (*fn)(void *arg), void *arg);
  * atomic. */
 extern SHARED int aco_i_sees_changes;
 
+/* Notes that a socket may have got a low water mark, SO_RCVLOWAT, above 1. Hooks call it. */
+SHARED void aco_i_tell_low_water(void);
+
 /* ---- sched/loop.c ---- */
 
 /* Waits until the open wait of the running task has ended. */

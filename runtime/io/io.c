@@ -274,11 +274,21 @@ static ssize_t try_rest(call_t *call)
     return aco_i_libc.recvmsg(call->fd, &msg, call->flags | MSG_DONTWAIT);
 }
 
-/* Whether MSG_WAITALL asks for more than was received. */
-static int is_short(const call_t *call, ssize_t result, size_t sz)
+/* Whether MSG_WAITALL or SO_RCVLOWAT may ask for more than was received. */
+static inline int may_be_short(const call_t *call, ssize_t result)
 {
-    return (call->flags & MSG_WAITALL) != 0 && result > 0 && (size_t)result < sz &&
-           socket_option(call->fd, SO_TYPE) == SOCK_STREAM;
+    return result > 0 && ((call->flags & MSG_WAITALL) != 0 || aco_i_has_low_water());
+}
+
+/* How many of `sz` bytes a call waits for, if more than it has received; else 0. */
+static size_t least_of(const call_t *call, ssize_t result, size_t sz)
+{
+    size_t least = sz;
+    if ((call->flags & MSG_WAITALL) == 0) {
+        int mark = socket_option(call->fd, SO_RCVLOWAT);
+        least = mark < 0 ? 0 : (size_t)mark < sz ? (size_t)mark : sz;
+    }
+    return (size_t)result < least && socket_option(call->fd, SO_TYPE) == SOCK_STREAM ? least : 0;
 }
 
 static int is_tcp(int fd)
@@ -328,12 +338,15 @@ static ssize_t receive_rest(call_t *call, ssize_t result, size_t sz, try_t try)
     return (ssize_t)call->done;
 }
 
-/* Receives the rest of `sz` bytes. Bytes that came before an error or the end count. */
+/* Receives more after the first `result` bytes, if the call waits for that. Bytes that came before
+ * an error or the end count. `sz` is the room for all. */
 static ssize_t receive_whole(call_t *call, ssize_t result, size_t sz, try_t try)
 {
     KEEP_ERRNO();
-    return (call->flags & MSG_PEEK) != 0 ? peek_whole(call, result, sz, try)
-                                         : receive_rest(call, result, sz, try);
+    size_t least = least_of(call, result, sz);
+    return least == 0                      ? result
+           : (call->flags & MSG_PEEK) != 0 ? peek_whole(call, result, least, try)
+                                           : receive_rest(call, result, least, try);
 }
 
 /* Whether a read of no bytes waits: only those of inotify and fanotify do. */
@@ -413,7 +426,8 @@ static __attribute__((noinline)) ssize_t read_generally(int fd, void *buf, size_
         moment_t moment;
         return until_done(&call, EPOLLIN, try_none, &moment);
     }
-    return receive(&call, try_read);
+    ssize_t result = receive(&call, try_read);
+    return may_be_short(&call, result) ? receive_whole(&call, result, sz, try_rest) : result;
 }
 
 ssize_t aco_read(int fd, void *buf, size_t sz)
@@ -432,7 +446,9 @@ ssize_t aco_readv(int fd, const struct iovec *iov, int ct)
         return lacks_entry(&call) ? -1 : aco_i_libc.readv(fd, iov, ct);
     }
     moment_t moment;
-    return until_done(&call, EPOLLIN, try_read, &moment);
+    ssize_t result = until_done(&call, EPOLLIN, try_read, &moment);
+    return may_be_short(&call, result) ? receive_whole(&call, result, size_of(iov, ct), try_rest)
+                                       : result;
 }
 
 /* Whether TCP has waited for a read of no bytes, which then returns 0 without data. */
@@ -461,7 +477,7 @@ ssize_t aco_recvfrom(int fd, void *buf, size_t sz, int flags, struct sockaddr *a
         errno = before;
         return 0;
     }
-    return is_short(&call, result, sz) ? receive_whole(&call, result, sz, try_recv) : result;
+    return may_be_short(&call, result) ? receive_whole(&call, result, sz, try_recv) : result;
 }
 
 ssize_t aco_recv(int fd, void *buf, size_t sz, int flags)
@@ -472,17 +488,90 @@ ssize_t aco_recv(int fd, void *buf, size_t sz, int flags)
     return result == GENERAL_WAY ? aco_recvfrom(fd, buf, sz, flags, NULL, NULL) : result;
 }
 
+/* A recvmsg() that may wait for more after the first bytes. */
+typedef struct {
+    call_t call;
+    size_t control_sz; /* the caller's room for control data */
+    int is_complete;   /* descriptors have come, after which the kernel returns */
+} recvmsg_t;
+
+static const struct cmsghdr *find_control(struct msghdr *msg, int type, size_t least_sz)
+{
+    struct cmsghdr *c = CMSG_FIRSTHDR(msg);
+    while (c != NULL && (c->cmsg_level != SOL_SOCKET || c->cmsg_type != type ||
+                         c->cmsg_len < CMSG_LEN(least_sz))) {
+        c = CMSG_NXTHDR(msg, c);
+    }
+    return c;
+}
+
+/* Whether the bytes in `msg` came with descriptors, for which there may have been no room. */
+static int has_descriptors(int fd, struct msghdr *msg)
+{
+    return find_control(msg, SCM_RIGHTS, 0) != NULL ||
+           ((msg->msg_flags & MSG_CTRUNC) != 0 && socket_option(fd, SO_DOMAIN) == AF_UNIX &&
+            socket_option(fd, SO_PASSCRED) == 0);
+}
+
+/* Whether the next bytes have the sender of those in `msg`, as the kernel joins no others; or -1
+ * with errno. There is no room for descriptors: a peek would open them. */
+static int has_same_sender(int fd, struct msghdr *msg)
+{
+    union {
+        struct cmsghdr aligned;
+        char bytes[CMSG_SPACE(sizeof(struct ucred))];
+    } control;
+    char byte;
+    struct iovec iov = {&byte, 1};
+    struct msghdr next = {.msg_iov = &iov, .msg_iovlen = 1};
+    const struct cmsghdr *sender = find_control(msg, SCM_CREDENTIALS, sizeof(struct ucred));
+    if (sender == NULL) {
+        return 1;
+    }
+    next.msg_control = &control;
+    next.msg_controllen = sizeof(control);
+    ssize_t result = aco_i_libc.recvmsg(fd, &next, MSG_PEEK | MSG_DONTWAIT);
+    const struct cmsghdr *other = find_control(&next, SCM_CREDENTIALS, sizeof(struct ucred));
+    return result <= 0 ? (int)result
+                       : other == NULL ||
+                             memcmp(CMSG_DATA(other), CMSG_DATA(sender), sizeof(struct ucred)) == 0;
+}
+
+/* The control data of the last bytes counts, as in a call that gets all of them at once. */
+static ssize_t try_rest_of_message(call_t *call)
+{
+    recvmsg_t *r = (recvmsg_t *)call;
+    int goes_on = r->is_complete ? 0 : has_same_sender(call->fd, call->msg);
+    if (goes_on <= 0) {
+        return goes_on;
+    }
+    struct iovec window[WINDOW];
+    struct msghdr rest = {.msg_iov = window, .msg_iovlen = (size_t)rest_of(window, call)};
+    rest.msg_control = call->msg->msg_control;
+    rest.msg_controllen = (__typeof__(rest.msg_controllen))r->control_sz;
+    ssize_t result = aco_i_libc.recvmsg(call->fd, &rest, call->flags | MSG_DONTWAIT);
+    if (result > 0) {
+        call->msg->msg_flags |= rest.msg_flags;
+        if (rest.msg_controllen != 0) {
+            call->msg->msg_controllen = rest.msg_controllen;
+        }
+        r->is_complete = has_descriptors(call->fd, &rest);
+    }
+    return result;
+}
+
 ssize_t aco_recvmsg(int fd, struct msghdr *msg, int flags)
 {
     aco_i_spend_call();
-    call_t call = {.fd = fd, .flags = flags, .entry = aco_i_fd(fd), .msg = msg};
-    if (!is_in_task() || call.entry == NULL) {
-        return lacks_entry(&call) ? -1 : aco_i_libc.recvmsg(fd, msg, flags);
+    recvmsg_t r = {.call = {.fd = fd, .flags = flags, .entry = aco_i_fd(fd), .msg = msg}};
+    if (!is_in_task() || r.call.entry == NULL) {
+        return lacks_entry(&r.call) ? -1 : aco_i_libc.recvmsg(fd, msg, flags);
     }
+    r.control_sz = msg != NULL ? msg->msg_controllen : 0;
     moment_t moment;
     int before = errno;
-    ssize_t result = until_done(&call, EPOLLIN, try_recvmsg, &moment);
-    if (result < 0 && has_waited_for_none(&call) &&
+    ssize_t result = until_done(&r.call, EPOLLIN, try_recvmsg, &moment);
+    if (result < 0 && has_waited_for_none(&r.call) &&
         size_of(msg->msg_iov, (int)msg->msg_iovlen) == 0) {
         msg->msg_namelen = msg->msg_name != NULL ? 0 : msg->msg_namelen;
         msg->msg_controllen = 0;
@@ -490,14 +579,12 @@ ssize_t aco_recvmsg(int fd, struct msghdr *msg, int flags)
         errno = before;
         return 0;
     }
-    if ((flags & MSG_WAITALL) == 0 || result <= 0 || msg->msg_controllen != 0) {
-        return result; /* control data, as of descriptors, ends what is received at once */
+    if (!may_be_short(&r.call, result) || has_descriptors(fd, msg)) {
+        return result;
     }
-    call.iov = msg->msg_iov;
-    call.iov_ct = (int)msg->msg_iovlen;
-    call.msg = NULL;
-    size_t sz = size_of(call.iov, call.iov_ct);
-    return is_short(&call, result, sz) ? receive_whole(&call, result, sz, try_rest) : result;
+    r.call.iov = msg->msg_iov;
+    r.call.iov_ct = (int)msg->msg_iovlen;
+    return receive_whole(&r.call, result, size_of(r.call.iov, r.call.iov_ct), try_rest_of_message);
 }
 
 ssize_t aco_read_all(int fd, void *buf, size_t sz)

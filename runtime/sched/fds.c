@@ -107,6 +107,21 @@ static void forget_file(fd_t *entry)
     __atomic_store_n(&entry->has_hung_up, 0, __ATOMIC_RELAXED);
 }
 
+int aco_i_low_water;
+
+/* Sockets inherit the mark, and descriptors are copied: from now on, no entry is of a plain one. A
+ * signal handler may call this, too, so no lock is taken. */
+void aco_i_tell_low_water(void)
+{
+    __atomic_store_n(&aco_i_low_water, 1, __ATOMIC_SEQ_CST);
+    for (int i = 0; i < PARTS; i++) {
+        fd_t *part = __atomic_load_n(&parts[i], __ATOMIC_ACQUIRE);
+        for (int j = 0; part != NULL && j < ENTRIES; j++) {
+            __atomic_store_n(&part[j].is_plain_tcp, 0, __ATOMIC_SEQ_CST);
+        }
+    }
+}
+
 /* ==== Watching =============================================================================== */
 
 /* Claims the tasks that wait for some of `events`, and takes them from the queue. Returns them,
@@ -356,7 +371,10 @@ void aco_i_adopt_fd(int fd, int is_tcp, int is_ours)
     entry->loop = NULL;
     forget_file(entry);
     entry->is_ours = (char)is_ours;
-    __atomic_store_n(&entry->is_plain_tcp, (char)is_tcp, __ATOMIC_RELAXED);
+    __atomic_store_n(&entry->is_plain_tcp, (char)is_tcp, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&aco_i_low_water, __ATOMIC_SEQ_CST)) {
+        __atomic_store_n(&entry->is_plain_tcp, 0, __ATOMIC_RELAXED);
+    }
     __atomic_store_n(&entry->drained_at, entry->moment.ct_events - 1, __ATOMIC_RELAXED);
     aco_i_unlock_fd(entry);
     wake_by_inbox(woken);

@@ -27,6 +27,14 @@ struct aco_i_fd_s {
 
 /* ---- fds.c ---- */
 
+/* Whether a socket may have got a low water mark, SO_RCVLOWAT; atomic. */
+extern HIDDEN int aco_i_low_water;
+
+static inline int aco_i_has_low_water(void)
+{
+    return __atomic_load_n(&aco_i_low_water, __ATOMIC_RELAXED);
+}
+
 /* The present moment, which a caller takes before it tries a call. */
 HIDDEN moment_t aco_i_moment(const fd_t *entry);
 
