@@ -234,7 +234,8 @@ static void look_up(const question_t *question, answer_t *answer)
         return;
     }
     void *result;
-    outcome_t outcome = aco_i_offload(HELPERS_FOR_NAMES, do_look_up, l, aco_i_release, &result);
+    aco_i_look_up_t offload = __atomic_load_n(&aco_i_look_up, __ATOMIC_RELAXED);
+    outcome_t outcome = offload(do_look_up, l, aco_i_release, &result);
     if (outcome != WAIT_EVENT) {
         aco_i_result(outcome);
         fail(answer, errno);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The state of the resolver, _res. A task gets one of its own when it first asks for it, and its
- * calls of libc's resolver then use that instead of the thread's. They block the thread.
+ * calls of libc's resolver then use that instead of the thread's. They block the thread. A helper
+ * that looks up names for the task uses a copy of its settings.
  */
 #include "internal.h"
 
@@ -25,6 +26,82 @@ static res_state state_of_task(void)
     return is_in_task() ? (res_state)value_of_key(&state_key) : NULL;
 }
 
+/* ==== Look-ups by helpers ==================================================================== */
+
+typedef struct {
+    void *(*fn)(void *);
+    void *arg;
+    void (*discard)(void *);
+    struct __res_state settings;
+} look_up_t;
+
+/* Copies what a program may set. The rest is libc's, and refers to memory. */
+static void copy_settings(res_state to, const struct __res_state *from)
+{
+    to->retrans = from->retrans;
+    to->retry = from->retry;
+    to->options = from->options;
+    to->nscount = from->nscount;
+    to->ndots = from->ndots;
+    to->nsort = from->nsort;
+    memcpy(to->nsaddr_list, from->nsaddr_list, sizeof(to->nsaddr_list));
+    memcpy(to->sort_list, from->sort_list, sizeof(to->sort_list));
+    memcpy(to->defdname, from->defdname, sizeof(to->defdname));
+    for (int i = 0; i <= MAXDNSRCH; i++) {
+        uintptr_t place = (uintptr_t)from->dnsrch[i] - (uintptr_t)from->defdname;
+        to->dnsrch[i] = place < sizeof(to->defdname) ? to->defdname + place : NULL;
+    }
+}
+
+HOOK(res_state, __res_state, (void), (), NULL);
+
+/* Runs on a helper, with a state that is gone afterwards; or in the task if there is no helper. */
+static void *do_look_up(void *arg)
+{
+    look_up_t *l = (look_up_t *)arg;
+    res_state state = real___res_state();
+    struct __res_state before = *state;
+    memset(state, 0, sizeof(*state));
+    int is_ready = res_ninit(state) == 0;
+    if (is_ready) {
+        copy_settings(state, &l->settings);
+    }
+    l->arg = l->fn(l->arg);
+    KEEP_ERRNO();
+    if (is_ready) {
+        res_nclose(state);
+    }
+    *state = before;
+    return l;
+}
+
+static void discard_look_up(void *arg)
+{
+    look_up_t *l = (look_up_t *)arg;
+    l->discard(l->arg);
+    aco_i_release(l);
+}
+
+static outcome_t look_up(void *(*fn)(void *), void *arg, void (*discard)(void *), void **result)
+{
+    res_state state = state_of_task();
+    look_up_t *l = state == NULL ? NULL : (look_up_t *)aco_i_allocate(sizeof(*l));
+    if (l == NULL) {
+        return aco_i_offload(HELPERS_FOR_NAMES, fn, arg, discard, result);
+    }
+    *l = (look_up_t){.fn = fn, .arg = arg, .discard = discard};
+    copy_settings(&l->settings, state);
+    outcome_t outcome = aco_i_offload(HELPERS_FOR_NAMES, do_look_up, l, discard_look_up, result);
+    if (outcome == WAIT_EVENT) {
+        KEEP_ERRNO();
+        *result = l->arg;
+        aco_i_release(l);
+    }
+    return outcome;
+}
+
+/* ==== State of a task ======================================================================== */
+
 static res_state make_state(void)
 {
     res_state state = make_key(&state_key, free_state) ? (res_state)aco_i_allocate(sizeof(*state))
@@ -38,10 +115,11 @@ static res_state make_state(void)
         aco_i_release(state);
         return NULL;
     }
+    __atomic_store_n(&aco_i_look_up, look_up, __ATOMIC_RELAXED);
     return state;
 }
 
-HOOK(res_state, __res_state, (void), (), NULL)
+res_state hook___res_state(void)
 {
     res_state state = state_of_task();
     if (state == NULL && is_in_task()) {

@@ -148,6 +148,15 @@ SHARED int aco_i_poll(struct pollfd *fds, nfds_t ct, int64_t until);
 SHARED outcome_t aco_i_offload(helpers_kind_t kind, void *(*fn)(void *), void *arg,
                                void (*discard)(void *), void **result);
 
+/* ---- io/dns.c ---- */
+
+typedef outcome_t (*aco_i_look_up_t)(void *(*fn)(void *), void *arg, void (*discard)(void *),
+                                     void **result);
+
+/* Offloads a look-up of a name, as aco_i_offload() does. Hooks set it, for look-ups by the settings
+ * of the task; atomic. */
+extern SHARED aco_i_look_up_t aco_i_look_up;
+
 /* ---- io/files.c ---- */
 
 /* Read and write as preadv() and pwritev(), where epoll takes a descriptor for always ready. With

@@ -231,6 +231,67 @@ static void the_state_of_the_resolver_is_the_tasks(void **state)
     assert_true(is_recursive());
 }
 
+static const char own_address[] = "10.1.2.3";
+
+/* A name server that has one address for all names. */
+static void *serves_names(void *arg)
+{
+    int fd = (int)(intptr_t)arg;
+    unsigned char text[512 + 16];
+    struct sockaddr_in client;
+    socklen_t sz = sizeof(client);
+    ssize_t ct;
+    while ((ct = recvfrom(fd, text, 512, 0, (struct sockaddr *)&client, &sz)) > 12) {
+        static const unsigned char answer[] = {0xc0, 12, 0, T_A, 0, C_IN, 0, 0, 0, 1, 0, 4};
+        ssize_t end = 12; /* of the question; what follows is dropped */
+        while (text[end] != 0) {
+            end += text[end] + 1;
+        }
+        end += 5;
+        text[2] |= 0x80; /* an answer */
+        text[7] = 1;     /* count of answers; other records: none */
+        memset(text + 8, 0, 4);
+        memcpy(text + end, answer, sizeof(answer));
+        CHECK(inet_pton(AF_INET, own_address, text + end + sizeof(answer)) == 1);
+        CHECK(sendto(fd, text, (size_t)end + sizeof(answer) + 4, 0, (struct sockaddr *)&client,
+                     sz) > 0);
+        sz = sizeof(client);
+    }
+    return NULL;
+}
+
+static void *asks_its_own_server(void *arg)
+{
+    struct sockaddr_in server = {.sin_family = AF_INET}, *found;
+    struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM}, *list = NULL;
+    socklen_t sz = sizeof(server);
+    char text[INET_ADDRSTRLEN];
+    server.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&server, sz) == 0);
+    CHECK(getsockname(fd, (struct sockaddr *)&server, &sz) == 0 && res_init() == 0);
+    _res.nscount = 1;
+    _res.nsaddr_list[0] = server;
+    aco_task_t *task = aco_spawn(serves_names, (void *)(intptr_t)fd);
+    CHECK(getaddrinfo("a.test", NULL, &hints, &list) == 0);
+    found = list == NULL ? NULL : (struct sockaddr_in *)(void *)list->ai_addr;
+    CHECK(found != NULL && inet_ntop(AF_INET, &found->sin_addr, text, sizeof(text)) != NULL &&
+          strcmp(text, own_address) == 0);
+    freeaddrinfo(list);
+    const struct hostent *host = gethostbyname("b.test");
+    CHECK(host != NULL && inet_ntop(AF_INET, host->h_addr, text, sizeof(text)) != NULL &&
+          strcmp(text, own_address) == 0);
+    aco_task_cancel(task);
+    CHECK(aco_join(task, NULL) == 0 && close(fd) == 0);
+    return arg;
+}
+
+static void look_ups_use_the_state_of_the_task(void **state)
+{
+    (void)state;
+    run_tasks(asks_its_own_server, NULL);
+}
+
 static void only_the_task_waits_and_can_be_cancelled(void **state)
 {
     (void)state;
@@ -263,6 +324,7 @@ int main(void)
         cmocka_unit_test(results_and_h_errno_are_the_tasks),
         cmocka_unit_test(addresses_have_names),
         cmocka_unit_test(the_state_of_the_resolver_is_the_tasks),
+        cmocka_unit_test(look_ups_use_the_state_of_the_task),
         cmocka_unit_test(only_the_task_waits_and_can_be_cancelled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

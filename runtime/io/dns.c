@@ -18,6 +18,18 @@ static int error_of(outcome_t outcome)
     return EAI_SYSTEM;
 }
 
+static outcome_t look_up(void *(*fn)(void *), void *arg, void (*discard)(void *), void **result)
+{
+    return aco_i_offload(HELPERS_FOR_NAMES, fn, arg, discard, result);
+}
+
+aco_i_look_up_t aco_i_look_up = look_up;
+
+static inline aco_i_look_up_t present_look_up(void)
+{
+    return __atomic_load_n(&aco_i_look_up, __ATOMIC_RELAXED);
+}
+
 /* ==== Addresses of a name ==================================================================== */
 
 typedef struct {
@@ -77,7 +89,7 @@ int aco_getaddrinfo(const char *node, const char *service, const struct addrinfo
         return EAI_MEMORY;
     }
     void *result;
-    outcome_t outcome = aco_i_offload(HELPERS_FOR_NAMES, do_lookup, l, discard_lookup, &result);
+    outcome_t outcome = present_look_up()(do_lookup, l, discard_lookup, &result);
     if (outcome != WAIT_EVENT) {
         return error_of(outcome);
     }
@@ -131,7 +143,7 @@ int aco_getnameinfo(const struct sockaddr *address, socklen_t address_sz, char *
     r->host_sz = least(host_sz, sizeof(r->host));
     r->service_sz = least(service_sz, sizeof(r->service));
     void *result;
-    outcome_t outcome = aco_i_offload(HELPERS_FOR_NAMES, do_reverse, r, aco_i_release, &result);
+    outcome_t outcome = present_look_up()(do_reverse, r, aco_i_release, &result);
     if (outcome != WAIT_EVENT) {
         return error_of(outcome);
     }
