@@ -6,6 +6,9 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#define FIRST_LOOK 1000000 /* ns after which a poll() asks again what no loop can watch */
+#define LAST_LOOK 64000000 /* ns; the time doubles up to this */
+
 /* Enters `node`, whose task's wait is open, into the queue of a descriptor; 0. 1: something has
  * happened since `since`, or the descriptor is another file's now. -1 with errno: EBADF if it was
  * closed, EPERM if it never has to be waited for. */
@@ -91,9 +94,12 @@ static int take_moments(const struct pollfd *fds, polled_t *places, nfds_t ct)
 }
 
 /* Enters the caller's open wait for all descriptors that can be waited for; 0, or the first other
- * result of enter(). */
-static int enter_all(const struct pollfd *fds, polled_t *places, nfds_t ct, aco_task_t *self)
+ * result of enter(). `*is_unwatched`: some is an epoll nested so deeply that the loop's can't have
+ * it. */
+static int enter_all(const struct pollfd *fds, polled_t *places, nfds_t ct, aco_task_t *self,
+                     int *is_unwatched)
 {
+    *is_unwatched = 0;
     for (nfds_t i = 0; i < ct; i++) {
         polled_t *place = &places[i];
         if (place->entry == NULL) {
@@ -103,7 +109,9 @@ static int enter_all(const struct pollfd *fds, polled_t *places, nfds_t ct, aco_
         place->node.kind = kind_of(fds[i].events);
         self->fd = fds[i].fd;
         int entered = enter(fds[i].fd, place->entry, place->since, &place->node, self->loop);
-        if (entered > 0 || (entered < 0 && errno != EPERM)) {
+        int is_too_deep = entered < 0 && errno == ELOOP;
+        *is_unwatched |= is_too_deep;
+        if (entered > 0 || (entered < 0 && errno != EPERM && !is_too_deep)) {
             return entered;
         }
     }
@@ -144,17 +152,19 @@ static int poll_now(struct pollfd *fds, nfds_t ct)
 static int poll_by(struct pollfd *fds, polled_t *places, nfds_t ct, int64_t until)
 {
     aco_task_t *self = aco_i_self();
-    for (;;) {
-        int result = take_moments(fds, places, ct) != 0 ? -1 : poll_now(fds, ct);
+    for (int64_t look = FIRST_LOOK;; look = look < LAST_LOOK ? 2 * look : look) {
+        int is_unwatched, result = take_moments(fds, places, ct) != 0 ? -1 : poll_now(fds, ct);
         if (result != 0) {
             return result;
         }
         aco_i_open_wait(self, FOR_POLL);
         self->node.item = places;
         self->node.kind = ct;
-        int entered = enter_all(fds, places, ct, self);
+        int entered = enter_all(fds, places, ct, self, &is_unwatched);
+        int64_t again = is_unwatched ? aco_i_after(look) : NO_DEADLINE;
+        int64_t end = until < again ? until : again;
         outcome_t outcome = entered != 0 && aco_i_close_wait(self) ? WAIT_EVENT
-                                                                   : aco_i_wait_until(self, until);
+                                                                   : aco_i_wait_until(self, end);
         outcome = outcome == WAIT_RECHECK ? WAIT_EVENT : outcome;
         leave_all(places, ct);
         int ct_closed = outcome == WAIT_CLOSED || outcome == WAIT_EVENT
@@ -163,13 +173,13 @@ static int poll_by(struct pollfd *fds, polled_t *places, nfds_t ct, int64_t unti
         if (ct_closed != 0) {
             return ct_closed;
         }
-        if (outcome == WAIT_NONE) { /* the time is over */
+        if (outcome == WAIT_NONE && end == until) { /* the time is over */
             return 0;
         }
         if (entered < 0 && outcome == WAIT_EVENT && errno != EBADF) {
             return -1;
         }
-        if (outcome != WAIT_EVENT && outcome != WAIT_CLOSED) {
+        if (outcome != WAIT_EVENT && outcome != WAIT_CLOSED && outcome != WAIT_NONE) {
             return aco_i_result(outcome);
         }
     }

@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
+#include <sys/epoll.h>
 #include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <sys/timerfd.h>
@@ -809,6 +810,59 @@ static void test_outside(void **state)
     assert_int_equal(ct_failed, 0);
 }
 
+/* ==== Nested epolls ========================================================================== */
+
+#define DEPTH 5 /* the most that the kernel allows: a loop can't watch the last one */
+
+typedef struct {
+    int fd, has_timed_out;
+} deep_t;
+
+static void *polls_deep(void *arg)
+{
+    deep_t *deep = (deep_t *)arg;
+    struct pollfd polled = {deep->fd, POLLIN, 0};
+    CHECK(aco_poll(&polled, 1, 1) == 0);
+    aco_within(MS)
+    {
+        CHECK_FAILS(aco_poll(&polled, 1, -1), ETIMEDOUT);
+    }
+    deep->has_timed_out = 1;
+    CHECK(aco_poll(&polled, 1, -1) == 1 && polled.revents == POLLIN);
+    return arg;
+}
+
+static void *nests_epolls(void *arg)
+{
+    int ends[2], epolls[DEPTH];
+    struct epoll_event event = {.events = EPOLLIN};
+    CHECK(pipe2(ends, O_CLOEXEC) == 0);
+    for (int i = 0; i < DEPTH; i++) {
+        epolls[i] = epoll_create1(EPOLL_CLOEXEC);
+        int below = i == 0 ? ends[0] : epolls[i - 1];
+        CHECK(epoll_ctl(epolls[i], EPOLL_CTL_ADD, below, &event) == 0);
+    }
+    static deep_t deep; /* another task uses it: not on the stack */
+    deep = (deep_t){epolls[DEPTH - 1], 0};
+    aco_task_t *task = aco_spawn(polls_deep, &deep);
+    while (!deep.has_timed_out) {
+        CHECK(aco_sleep(MS) == 0);
+    }
+    CHECK(aco_write(ends[1], "x", 1) == 1);
+    CHECK(aco_join(task, NULL) == 0);
+    for (int i = 0; i < DEPTH; i++) {
+        CHECK(aco_close(epolls[i]) == 0);
+    }
+    CHECK(aco_close(ends[0]) == 0 && aco_close(ends[1]) == 0);
+    return arg;
+}
+
+static void test_nested(void **state)
+{
+    (void)state;
+    run_tasks(nests_epolls, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -818,6 +872,7 @@ int main(void)
         cmocka_unit_test(test_options),    cmocka_unit_test(test_messages),
         cmocka_unit_test(test_reuse),      cmocka_unit_test(test_connections),
         cmocka_unit_test(test_failures),   cmocka_unit_test(test_outside),
+        cmocka_unit_test(test_nested),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
