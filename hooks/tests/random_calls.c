@@ -86,8 +86,16 @@ static ssize_t does_recvmsg(args_t *a)
 {
     struct iovec iov[3];
     struct msghdr msg = {.msg_iov = iov, .msg_iovlen = (size_t)part(iov, a->sz)};
+    union {
+        struct cmsghdr first;
+        char bytes[256];
+    } control;
+    msg.msg_control = &control;
+    msg.msg_controllen = a->sz % 2 != 0 ? sizeof(control) : 0;
     ssize_t result = recvmsg(a->fd, &msg, a->flags);
+    int has_control = result >= 0 && a->sz % 2 != 0 && msg.msg_controllen != 0;
     a->more = result < 0 ? 0 : msg.msg_flags & ~MSG_CMSG_CLOEXEC;
+    a->more |= has_control ? (control.first.cmsg_type + 1) << 20 : 0;
     return result;
 }
 
