@@ -29,7 +29,8 @@
  *     the thread. Tasks get them in the order in which they came; threads may overtake them.
  *     Mutexes that processes share, and those that are robust or have a priority protocol, belong
  *     to the thread, but tasks find them taken all the same. If these are also recursive or check
- *     errors, libc handles them and the thread waits; the same holds for rwlocks that processes share.
+ *     errors, libc handles them and the thread waits; the same holds for rwlocks that processes
+ *     share.
  *   - A task that waits for a semaphore that processes share tries every 50 ms at least. Each wait
  *     for a condition that processes share takes a thread of its own.
  *   - A pthread_cond_wait() that fails has locked the mutex again. Other tasks run meanwhile even
@@ -43,8 +44,8 @@
  *   - Outside of tasks, and in a child after fork() until exec, each call is libc's.
  *   - pthread_exit() in a task aborts with a message, and so does a signal handler that jumps into
  *     a task that waits.
- *   - Hooks do not reach calls inside libc, such as those of stdio, and system calls by instructions
- *     of the caller: these block the thread. aco_offload() runs such code on a helper thread.
+ *   - Hooks do not reach calls inside libc, such as those of stdio, and system calls that code makes
+ *     by an instruction of its own: these block the thread. aco_offload() runs such code on a helper thread.
  */
 #ifndef ACO_HOOKS_H
 #define ACO_HOOKS_H
