@@ -44,8 +44,9 @@
  *   - Outside of tasks, and in a child after fork() until exec, each call is libc's.
  *   - pthread_exit() in a task aborts with a message, and so does a signal handler that jumps into
  *     a task that waits.
- *   - Hooks do not reach calls inside libc, such as those of stdio, and system calls that code makes
- *     by an instruction of its own: these block the thread. aco_offload() runs such code on a helper thread.
+ *   - Hooks do not reach calls inside libc, such as those of stdio, and system calls by an
+ *     instruction of the caller: these block the thread. aco_offload() runs such code on a helper
+ *     thread.
  */
 #ifndef ACO_HOOKS_H
 #define ACO_HOOKS_H

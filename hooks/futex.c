@@ -9,7 +9,6 @@
  * most. The page table tells whether memory is shared. As that costs some us, only longer waits
  * ask.
  */
-#include "system_calls.h"
 #include "waiting.h"
 
 #include <limits.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * syscall(). C++'s and Rust's standard libraries and GLib wait for futexes by it; some programs
- * make any call by it. In tasks, a call that has a hook under a name of libc goes there. A child
- * that syscall() or _Fork() makes gets no word from libc, so it is prepared here.
+ * syscall(). The standard libraries of C++ and Rust, and GLib, wait for futexes by it; some
+ * programs make any call by it. In tasks, a call that has a hook under a name of libc goes there.
+ * libc calls no handlers of fork() in a child of syscall() or _Fork(), so it is prepared here.
  */
-#include "system_calls.h"
+#include "waiting.h"
 
 #include <linux/sched.h>
 #include <sys/epoll.h>

@@ -170,6 +170,19 @@ typedef struct caller_s {
  * up, and then the call has returned, too. */
 HIDDEN int aco_i_call_by_thread(caller_t *caller, const limit_t *limit);
 
+/* ---- system_calls.c and futex.c ---- */
+
+/* The arguments of a system call, the first one first. */
+typedef struct {
+    long at[6];
+} args_t;
+
+/* Makes a system call by libc's function. */
+HIDDEN long aco_i_libc_syscall(long number, const args_t *args);
+
+/* Does SYS_futex, or SYS_futex_time64, for any thread. */
+HIDDEN long aco_i_futex(long number, const args_t *args);
+
 /* Empties all queues, in a child after fork(). */
 HIDDEN void aco_i_forget_waits(void);
 

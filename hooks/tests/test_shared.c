@@ -123,17 +123,16 @@ static void *gives_up(void *arg)
 static void shared_conditions_wake_tasks(void **state)
 {
     (void)state;
+#ifdef __SANITIZE_THREAD__
+    skip(); /* TSan takes the thread that waits for a task for another owner of the mutex */
+#endif
     for (int type = PTHREAD_PROCESS_PRIVATE; type <= PTHREAD_PROCESS_SHARED; type++) {
         begin_shared(type);
         run_tasks(take_turns, NULL);
         if (type == PTHREAD_PROCESS_SHARED) {
             run_tasks(take_turns_with_a_child, NULL);
         }
-#ifndef __SANITIZE_THREAD__ /* TSan does not know that the wait may be cancelled */
         run_tasks(gives_up, NULL);
-#else
-        (void)gives_up;
-#endif
         end_shared();
     }
 }
@@ -336,7 +335,7 @@ static void *reads_three(void *arg)
     int fds[2];
     char byte;
     CHECK(pipe(fds) == 0);
-    for (; ct_read < 3; ct_read++) {
+    while (__atomic_add_fetch(&ct_read, 1, __ATOMIC_SEQ_CST) < 3) {
         CHECK(write(fds[1], "x", 1) == 1 && read(fds[0], &byte, 1) == 1);
         aco_sleep(2 * MS);
     }
@@ -367,7 +366,7 @@ static void a_cancelled_thread_ends_behind_its_tasks(void **state)
     (void)state;
     ct_failed = 0;
     assert_int_equal(pthread_create(&thread, NULL, runs_tasks, NULL), 0);
-    while (ct_read == 0) {
+    while (__atomic_load_n(&ct_read, __ATOMIC_SEQ_CST) == 0) {
         usleep(100);
     }
     assert_int_equal(pthread_cancel(thread), 0);
