@@ -63,6 +63,17 @@ static ssize_t does_readv(args_t *a)
     return readv(a->fd, iov, part(iov, a->sz));
 }
 
+static ssize_t does_preadv2(args_t *a)
+{
+    struct iovec iov[3];
+    return preadv2(a->fd, iov, part(iov, a->sz), -1, 0);
+}
+
+static ssize_t does_direct_read(args_t *a)
+{
+    return syscall(SYS_read, a->fd, buffer, a->sz);
+}
+
 static ssize_t does_pread(args_t *a)
 {
     return pread(a->fd, buffer, a->sz, 3);
@@ -118,6 +129,17 @@ static ssize_t does_writev(args_t *a)
 {
     struct iovec iov[3];
     return writev(a->fd, iov, part(iov, a->sz));
+}
+
+static ssize_t does_pwritev2(args_t *a)
+{
+    struct iovec iov[3];
+    return pwritev2(a->fd, iov, part(iov, a->sz), -1, 0);
+}
+
+static ssize_t does_direct_write(args_t *a)
+{
+    return syscall(SYS_write, a->fd, buffer, a->sz);
 }
 
 static ssize_t does_pwrite(args_t *a)
@@ -270,6 +292,10 @@ static const struct {
     {"read", does_read, INPUT},
     {"readv", does_readv, INPUT},
     {"pread", does_pread, 0},
+    {"preadv2", does_preadv2, INPUT},
+    {"syscall(SYS_read)", does_direct_read, INPUT},
+    {"syscall(SYS_write)", does_direct_write, OUTPUT},
+    {"pwritev2", does_pwritev2, OUTPUT},
     {"recv", does_recv, INPUT | FLAGS},
     {"recvfrom", does_recvfrom, INPUT | FLAGS},
     {"recvmsg", does_recvmsg, INPUT | FLAGS},
