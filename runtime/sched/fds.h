@@ -63,8 +63,7 @@ static inline void aco_i_unlock_fd(fd_t *entry)
     unlock(&entry->lock);
     __atomic_store_n(&aco_i_ct_held_fds, aco_i_ct_held_fds - 1, __ATOMIC_RELAXED);
     if (!is_alone()) {
-        __atomic_thread_fence(
-            __ATOMIC_SEQ_CST); /* the handler sets the flag, then tries the lock */
+        __sync_synchronize(); /* the handler sets the flag, then tries the lock */
     }
     if (aco_unlikely(__atomic_load_n(&entry->missed_close, __ATOMIC_RELAXED))) {
         aco_i_on_missed_close(entry);
