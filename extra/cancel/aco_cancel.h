@@ -52,8 +52,10 @@ extern "C" {
  */
 int aco_cancel(aco_t *co);
 
-/* Does the same, but leaves the frame of the entry function as it is: that may have a catch (...)
- * with libc++abi, too. For aco.hpp. */
+/* ==== Internals ============================================================================== */
+
+/* Does what aco_cancel() does, but leaves the frame of the entry function as it is: that may have a
+ * catch (...) with libc++abi, too. For aco.hpp. */
 int aco_i_cancel_callees(aco_t *co);
 
 #ifdef __cplusplus

@@ -320,7 +320,7 @@ static uint64_t blocked_signals(void)
 {
     uint64_t mask = 0;
     KEEP_ERRNO();
-    syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &mask, sizeof(mask));
+    syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &mask, sizeof(mask), 0L, 0L);
     return mask;
 }
 
