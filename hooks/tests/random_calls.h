@@ -276,7 +276,7 @@ static void open_stream(stream_t *stream)
                              sizeof(t)) == 0);
             end->timeout[option] = 1;
         }
-        if (is_socket(end) && random_below(4) == 0) {
+        if (is_socket(end) && random_below(4) != 0) {
             static const int options[] = {SO_RCVLOWAT, SO_PASSCRED, SO_TIMESTAMP};
             int option = options[random_below(ARRAY_SZ(options))], value = 1;
             value = option == SO_RCVLOWAT ? (int)random_below(40) : value;

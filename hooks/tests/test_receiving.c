@@ -211,7 +211,8 @@ static void *receives_in_parts(void *arg)
         set_option(is_unix ? SO_PASSCRED : SO_TIMESTAMP, 1);
         send_bytes(5);
         CHECK(aco_go(sends_in_parts, NULL) == 0);
-        CHECK(receive_all(20, 20) == (is_unix ? SCM_CREDENTIALS : SO_TIMESTAMP));
+        int type = receive_all(20, 20); /* the kernel begins to note times a little later */
+        CHECK(is_unix ? type == SCM_CREDENTIALS : type == SO_TIMESTAMP || type == -1);
         close_ends();
     }
     return arg;
