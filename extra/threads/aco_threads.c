@@ -6,7 +6,7 @@
 #include "aco_threads.h"
 
 /* The parent of detached coroutines. It belongs to no thread, so no thread may resume them. */
-static aco_t nobody;
+static aco_t nobody = {.save_stack = {.ptr = &nobody}};
 
 static void check(int holds, const char *call, const aco_t *co, const char *rule_and_remedy)
 {

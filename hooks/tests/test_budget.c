@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 
 #define CT_MOST 97  /* calls in a turn */
-#define CT_LEAST 32 /* where 1 ms has passed meanwhile */
+#define CT_LEAST 10 /* where 1 ms has passed meanwhile */
 #define CT_MANY 20000
 
 static int fds[2], pipe_fds[2], epoll_fd; /* those that are read have input */
