@@ -58,6 +58,7 @@ struct profile_s {
 static struct {
     pthread_mutex_t mutex; /* protects what follows */
     int fd;                /* < 0: no profile is asked for */
+    int is_changed;        /* atomic: there are samples that the file lacks */
     pid_t pid;
     int has_failed; /* a message about it was printed */
     int is_whole;   /* the file, which is not written again */
@@ -161,6 +162,7 @@ static void handle(int signal, siginfo_t *info, void *ucontext)
         } else {
             profile->ct_cramped++;
         }
+        __atomic_store_n(&all.is_changed, 1, __ATOMIC_RELAXED);
     }
 }
 
@@ -433,7 +435,8 @@ static void find_own_stack(profile_t *profile)
 }
 
 /* Starts the timer by system calls, since older versions of libc have timers in a library of their
- * own. Returns 0, or -1 with errno. */
+ * own. The first sample comes at random within a period, so that loops which end sooner have their
+ * share. Returns 0, or -1 with errno. */
 static int start_timer(profile_t *profile)
 {
     struct {
@@ -441,7 +444,8 @@ static int start_timer(profile_t *profile)
         int signal, notify, tid;
         char unused[64];
     } event = {profile, SIGPROF, 4 /* SIGEV_THREAD_ID */, profile->loop->tid, ""};
-    long period[4] = {0, 1000000000 / PROFILE_HZ, 0, 1000000000 / PROFILE_HZ};
+    long period[4] = {0, 1000000000 / PROFILE_HZ, 0, 0};
+    period[3] = 1 + (long)(aco_i_clock() % period[1]);
     if (syscall(SYS_timer_create, PROFILE_CLOCK, &event, &profile->timer) != 0) {
         profile->timer = -1;
         return -1;
@@ -488,7 +492,7 @@ void aco_i_end_profile(loop_t *loop)
     pthread_mutex_lock(&all.mutex);
     check_signal(1);
     profile->loop = NULL;
-    if (--all.ct_loops == 0) {
+    if (--all.ct_loops == 0 && __atomic_exchange_n(&all.is_changed, 0, __ATOMIC_RELAXED)) {
         write_file(0);
     }
     pthread_mutex_unlock(&all.mutex);

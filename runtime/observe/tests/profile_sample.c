@@ -251,6 +251,24 @@ static void *blocks(void *arg)
     return arg;
 }
 
+static void *burns_once(void *arg)
+{
+    for (int i = 0; i < 150; i++) {
+        burns();
+    }
+    return arg;
+}
+
+/* Runs that are shorter than the time between two samples; 0: the profile has one. */
+static int runs_briefly(void)
+{
+    long ct = 0;
+    do {
+        aco_run(NULL, burns_once, NULL, NULL);
+    } while (++ct < amount && is_empty());
+    return is_empty();
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -263,6 +281,9 @@ int main(int argc, char **argv)
         signal(SIGPROF, ignore);
     }
     amount = argc > 2 ? atol(argv[2]) : 0;
+    if (argc > 2 && strcmp(argv[1], "briefly") == 0) {
+        return runs_briefly();
+    }
     for (size_t i = 0; argc > 2 && i < sizeof(programs) / sizeof(programs[0]); i++) {
         aco_run_options_t options = {.ct_threads = ct_threads};
         void *failure = NULL;

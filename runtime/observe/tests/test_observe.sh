@@ -454,6 +454,7 @@ check_profile_part() {
     profiles forks 5000
     profiles exits 5000
     (($(samples '^exits;exits;burns_for'))) || fail "$WHAT: no sample"
+    profiles briefly 1000000
     WHAT="profile: none is asked for"
     rm "$TMP/profile"
     (cd "$TMP" && ./profile_sample exits 1) || fail "$WHAT"
