@@ -148,6 +148,7 @@ static bool make_task(stCoRoutine_t *co)
         shared->next++;
     }
     co->task->discard = is_coroutine;
+    co->task->exit = EXIT_MISUSED; /* aco_exit() would skip the end of run() */
     co->task->is_unhooked = !co->is_hooked;
     co->has_begun = false;
     return true;

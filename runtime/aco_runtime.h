@@ -42,8 +42,8 @@
  *   - Calls made outside of a task block the thread, and know neither deadlines nor cancelling.
  *   - aco_yield() in a task lets other tasks that are ready run first. It is no wait: neither a
  *     deadline nor cancelling ends it. aco_exit() ends the task as if its function had returned
- *     NULL; in a task of aco.hpp it aborts. In a coroutine that the task resumes, both are about
- *     that coroutine.
+ *     NULL; in a task of aco.hpp or compat/ it aborts. In a coroutine that the task resumes, both
+ *     are about that coroutine.
  *   - Times are nanoseconds; points in time are those of CLOCK_MONOTONIC.
  *   - Misuse that is detected ends in one line on stderr and abort().
  *   - In a child after fork(), the runtime is off: the calling task goes on alone, as a thread

@@ -2,6 +2,8 @@
 /* misuse N: does the N-th kind of misuse, which ends in a message. */
 #include "co_routine.h"
 
+#include "aco.h"
+
 #include <stdlib.h>
 
 static stCoRoutine_t *outer, *inner;
@@ -31,6 +33,9 @@ static void *run_outer(void *)
         break;
     case 5:
         co_yield_ct();
+        break;
+    case 10:
+        aco_exit();
         break;
     default:
         co_resume(inner);
@@ -64,6 +69,8 @@ int main(int argc, char **argv)
         co_cond_timedwait(co_cond_alloc(), 1);
     } else if (number == 8) {
         co_resume(co_self());
+    } else if (number == 10) {
+        co_resume(outer);
     } else {
         co_release(NULL);
     }

@@ -25,6 +25,7 @@ readonly MESSAGES=(
     "co_cond_timedwait: no coroutine runs"
     "co_resume: no coroutine"
     "co_release: no coroutine"
+    "aco_exit: it would skip destructors"
 )
 
 # check C_COMPILER CXX_COMPILER OPTION...
@@ -57,7 +58,7 @@ check_headers() {
 
 check_misuse() {
     local i
-    must "misuse.cc does not build" "$1" -std=c++11 "${WARNINGS[@]}" -Icompat -pthread \
+    must "misuse.cc does not build" "$1" -std=c++11 "${WARNINGS[@]}" -I. -Icompat -pthread \
         compat/tests/misuse.cc "${OBJECTS[@]}" -ldl -o "$TMP/misuse"
     for i in "${!MESSAGES[@]}"; do
         run_to_death "$TMP/misuse" "$i"
