@@ -104,8 +104,8 @@ int aco_run(const aco_run_options_t *options, void *(*fn)(void *), void *arg, vo
 
 /*
  * Returns a descriptor that is readable when tasks have something to do, for a thread with a main
- * loop of its own, of glib, Qt or libuv, say. It becomes readable once more when the memory of idle
- * stacks can be given back. It stays the same. From the first call on, the thread may make tasks
+ * loop of its own, of glib, Qt or libuv, say. It becomes readable once more when memory that
+ * is idle can be given back. It stays the same. From the first call on, the thread may make tasks
  * outside of tasks; they run in aco_run_once(), and must have ended when the thread ends, which
  * closes the descriptor. Fails as aco_run().
  */

@@ -27,7 +27,8 @@ typedef enum __attribute__((packed)) {
     TASK_RUNNING,
     TASK_WAITING,
     TASK_ENDED,
-    TASK_IN_CHILD /* after it called fork(): it has no loop there */
+    TASK_IN_CHILD, /* after it called fork(): it has no loop there */
+    TASK_SPARE     /* free, in the list of its runtime; its lock is held to change that */
 } state_t;
 
 /* How the coroutine of a task ends. */
@@ -192,6 +193,8 @@ struct loop_s {
     size_t ct_free_tasks;
     size_t ct_tasks;       /* started here and not ended */
     size_t ct_later;       /* tasks that start when a wait ends */
+    size_t ct_copying;     /* tasks on share stacks, whose frames are copied */
+    size_t most_copying;   /* most of them at a time since the last trim */
     aco_i_timer_t *timers; /* a heap by `when`, the first one in [1] */
     size_t ct_timers, timers_sz;
     int epoll_fd, event_fd;
@@ -208,8 +211,8 @@ struct loop_s {
     watched_t watched;
     void *alt_stack; /* for handlers of its thread; NULL: it has another one */
     stack_t former_alt_stack;
-    int64_t trim_at; /* when idle stacks are given back; NO_DEADLINE: there are none */
-    uint64_t ct_tended, ct_at_trim; /* see aco_i_tend_stacks() */
+    int64_t trim_at;                /* when idle memory is given back; NO_DEADLINE: there is none */
+    uint64_t ct_tended, ct_at_trim; /* see aco_i_tend() */
     int64_t turn_began;             /* 0: no task has run since the last look */
     aco_task_t *sampled;            /* a ready task whose delay will be counted; NULL: none */
     int64_t sampled_at;             /* when it, or the last one, was chosen */
@@ -239,7 +242,9 @@ struct runtime_s {
     unsigned ct_holders; /* atomic: other threads that may use it after its last task has ended */
     lock_t lock;         /* for what follows, and for its groups */
     aco_task_t *free_tasks;
+    size_t ct_returned; /* to `free_tasks`, less those taken again, since the last trim; atomic */
     struct chunk_s *chunks;
+    struct chunk_s *idle_chunks;          /* none of their tasks is in use or in a list */
     aco_group_t *orphans;                 /* groups whose makers have ended */
     aco_task_t *first_any, *last_any;     /* any thread may start these; first_any is atomic, too */
     helpers_t *helpers[CT_HELPERS_KINDS]; /* NULL: not needed so far */

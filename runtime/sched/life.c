@@ -110,6 +110,10 @@ int aco_i_start(loop_t *loop, aco_task_t *task, aco_share_stack_t *stack)
     name_function(task);
     loop->ct_tasks++;
     loop->ct_later -= task->starts_later != 0;
+    if (task->shares_stack) {
+        loop->ct_copying++;
+        loop->most_copying += loop->most_copying < loop->ct_copying;
+    }
     loop->counts.ct_started++;
     ACO_I_PROBE(start, task, task->name);
     return 0;
@@ -132,6 +136,7 @@ static void destroy_co(loop_t *loop, aco_task_t *task)
         return;
     }
     aco_share_stack_t *stack = task->shares_stack ? NULL : task->co->share_stack;
+    loop->ct_copying -= task->shares_stack != 0;
     aco_destroy(task->co);
     if (stack != NULL) {
         aco_share_stack_destroy(stack);

@@ -7,11 +7,26 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <malloc.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
 
 #define EVENTS 64
-#define IDLE_TIME 1000000000 /* ns after which idle stacks are given back */
+#define IDLE_TIME 1000000000 /* ns after which idle memory is given back */
+
+/* How much of each kind of memory is unused. */
+typedef struct {
+    size_t ct_stacks, ct_tasks, ct_copies;
+} unused_t;
+
+static unused_t find_unused(const loop_t *loop)
+{
+    aco_stack_pool_stats_t stats;
+    aco_stack_pool_stats(loop->pool, &stats);
+    return (unused_t){stats.idle + (loop->spare_co != NULL),
+                      __atomic_load_n(&loop->runtime->ct_returned, __ATOMIC_RELAXED),
+                      loop->most_copying - loop->ct_copying};
+}
 
 static void trim_stacks(loop_t *loop)
 {
@@ -20,28 +35,52 @@ static void trim_stacks(loop_t *loop)
         loop->spare_co = NULL;
     }
     aco_stack_pool_trim(loop->pool);
-    loop->trim_at = NO_DEADLINE;
 }
 
-/* Stacks are idle if more of them are unused than tasks started and ended within IDLE_TIME. Bursts
- * thus keep theirs, and a loop that sleeps wakes for them once at most. */
-void aco_i_tend_stacks(loop_t *loop)
+/* The copies were freed when their tasks ended, but libc keeps such memory. */
+static void trim_copies(loop_t *loop)
+{
+    loop->most_copying = loop->ct_copying;
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+}
+
+/* Memory of a kind is idle if more of it is unused than tasks started and ended within IDLE_TIME,
+ * `ct`. */
+static void trim(loop_t *loop, unused_t unused, uint64_t ct)
+{
+    if (unused.ct_stacks > ct) {
+        trim_stacks(loop);
+    }
+    if (unused.ct_tasks > ct) {
+        aco_i_trim_tasks(loop);
+    }
+    if (unused.ct_copies > ct) {
+        trim_copies(loop);
+    }
+    loop->trim_at = NO_DEADLINE;
+    loop->now = aco_i_clock(); /* millions of tasks take milliseconds */
+}
+
+/* Bursts keep their memory, and a loop that sleeps wakes for it once at most. */
+void aco_i_tend(loop_t *loop)
 {
     uint64_t ct = 2 * loop->counts.ct_started - loop->ct_tasks; /* starts and ends */
     if (ct == loop->ct_tended && loop->trim_at > loop->now) {
         return;
     }
-    aco_stack_pool_stats_t stats;
-    aco_stack_pool_stats(loop->pool, &stats);
-    size_t ct_idle = stats.idle + (loop->spare_co != NULL);
+    unused_t unused = find_unused(loop);
+    size_t most = unused.ct_stacks > unused.ct_tasks ? unused.ct_stacks : unused.ct_tasks;
+    most = most > unused.ct_copies ? most : unused.ct_copies;
     loop->ct_tended = ct;
-    if (ct_idle == 0) {
+    if (most == 0) {
         loop->trim_at = NO_DEADLINE;
-    } else if (loop->trim_at == NO_DEADLINE || ct - loop->ct_at_trim >= ct_idle) {
+    } else if (loop->trim_at == NO_DEADLINE || ct - loop->ct_at_trim >= most) {
         loop->ct_at_trim = ct;
         loop->trim_at = loop->now + IDLE_TIME;
     } else if (loop->trim_at <= loop->now) {
-        trim_stacks(loop);
+        trim(loop, unused, ct - loop->ct_at_trim);
     }
 }
 
@@ -175,7 +214,7 @@ void aco_i_look(loop_t *loop, int64_t most)
         }
         return;
     }
-    aco_i_tend_stacks(loop);
+    aco_i_tend(loop);
     __atomic_store_n(&loop->is_asleep, 1, __ATOMIC_SEQ_CST);
     if (!has_work(loop)) {
         int64_t next = aco_i_next_time(loop);

@@ -65,6 +65,10 @@ HIDDEN void aco_i_forget_loop(loop_t *loop);
 /* Allocates a task that is in no loop; NULL with ENOMEM. */
 HIDDEN aco_task_t *aco_i_new_task(loop_t *loop, void *(*fn)(void *), void *arg);
 HIDDEN void aco_i_free_task(aco_task_t *task);
+
+/* Gives memory of free tasks back to the system. */
+HIDDEN void aco_i_trim_tasks(loop_t *loop);
+
 HIDDEN void aco_i_free_chunks(runtime_t *runtime);
 
 /* Calls `fn` for each task that has not ended, while they go on. In signal handlers, too. */
@@ -152,9 +156,9 @@ HIDDEN int64_t aco_i_next_time(const loop_t *loop);
 /* Takes a task that is ready, or will be in a moment, from the queue that it is in. */
 HIDDEN void aco_i_take_ready(loop_t *loop, aco_task_t *task);
 
-/* Gives idle stacks back if they have been idle for long. Called before the loop sleeps, and at
- * loop->trim_at. */
-HIDDEN void aco_i_tend_stacks(loop_t *loop);
+/* Gives stacks, structs of tasks and copies of frames back if they have been idle for long. Called
+ * before the loop sleeps, and at loop->trim_at. */
+HIDDEN void aco_i_tend(loop_t *loop);
 
 /* ---- loop.c ---- */
 

@@ -1,59 +1,97 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Allocates the structs of tasks, in chunks that live as long as their runtime. Each loop keeps
- * some free ones, and gives the rest to the runtime.
+ * Allocates the structs of tasks, in chunks that live as long as their runtime, as lists of tasks
+ * are made without locks. Each loop keeps some free ones, and gives the rest to the runtime. The
+ * pages of a chunk without a task in use go back to the system when a loop is idle.
  */
 #include "sched/sched.h"
 
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
 
-#define CT_TASKS_A_CHUNK 128u
-#define MAX_FREE_TASKS (2 * CT_TASKS_A_CHUNK) /* that a loop keeps */
+#define CT_TASKS_A_CHUNK 256u
+#define CT_TASKS_A_MOVE 128u                 /* between a loop and its runtime */
+#define MAX_FREE_TASKS (2 * CT_TASKS_A_MOVE) /* that a loop keeps */
 
 struct chunk_s {
-    struct chunk_s *next;
+    struct chunk_s *next, *next_idle;
     aco_task_t tasks[CT_TASKS_A_CHUNK];
 };
 
-/* The lock of the runtime is held here and in take_tasks(). */
+/* Trimming reads it of all tasks of a runtime, whose loops meanwhile use theirs. */
+static void set_state(aco_task_t *task, state_t state)
+{
+    __atomic_store_n(&task->state, state, __ATOMIC_RELAXED);
+}
+
+/* The lock of the runtime is held here, and in functions up to take_from_chunk(). */
+static void put_spare(runtime_t *runtime, aco_task_t *task)
+{
+    set_state(task, TASK_SPARE);
+    task->next = runtime->free_tasks;
+    runtime->free_tasks = task;
+}
+
+static void count_returned(runtime_t *runtime, size_t ct)
+{
+    __atomic_store_n(&runtime->ct_returned, runtime->ct_returned + ct, __ATOMIC_RELAXED);
+}
+
 static void give_tasks(loop_t *loop, size_t ct)
 {
+    count_returned(loop->runtime, ct);
+    loop->ct_free_tasks -= ct;
     while (ct-- != 0) {
         aco_task_t *task = loop->free_tasks;
         loop->free_tasks = task->next;
-        loop->ct_free_tasks--;
-        task->next = loop->runtime->free_tasks;
-        loop->runtime->free_tasks = task;
+        put_spare(loop->runtime, task);
     }
+}
+
+static void add_free(loop_t *loop, aco_task_t *task)
+{
+    set_state(task, TASK_FREE);
+    task->next = loop->free_tasks;
+    loop->free_tasks = task;
+    loop->ct_free_tasks++;
 }
 
 static void take_tasks(loop_t *loop)
 {
     runtime_t *runtime = loop->runtime;
-    while (runtime->free_tasks != NULL && loop->ct_free_tasks < CT_TASKS_A_CHUNK) {
+    while (runtime->free_tasks != NULL && loop->ct_free_tasks < CT_TASKS_A_MOVE) {
         aco_task_t *task = runtime->free_tasks;
         runtime->free_tasks = task->next;
-        task->next = loop->free_tasks;
-        loop->free_tasks = task;
-        loop->ct_free_tasks++;
+        add_free(loop, task);
     }
+    size_t ct = loop->ct_free_tasks, most = runtime->ct_returned;
+    count_returned(runtime, -(ct < most ? ct : most));
 }
 
-static int add_chunk(loop_t *loop)
+static struct chunk_s *new_chunk(runtime_t *runtime)
 {
     struct chunk_s *chunk = (struct chunk_s *)aco_i_allocate(sizeof(*chunk));
     if (chunk == NULL) {
         errno = ENOMEM;
-        return -1;
+        return NULL;
     }
     memset(chunk, 0, sizeof(*chunk));
-    chunk->next = loop->runtime->chunks;
-    loop->runtime->chunks = chunk;
+    chunk->next = runtime->chunks;
+    return runtime->chunks = chunk;
+}
+
+static int take_from_chunk(loop_t *loop)
+{
+    runtime_t *runtime = loop->runtime;
+    struct chunk_s *chunk = runtime->idle_chunks;
+    if (chunk != NULL) {
+        runtime->idle_chunks = chunk->next_idle;
+    } else if ((chunk = new_chunk(runtime)) == NULL) {
+        return -1;
+    }
     for (size_t i = CT_TASKS_A_CHUNK; i-- != 0;) {
-        chunk->tasks[i].next = loop->free_tasks;
-        loop->free_tasks = &chunk->tasks[i];
-        loop->ct_free_tasks++;
+        add_free(loop, &chunk->tasks[i]);
     }
     return 0;
 }
@@ -63,7 +101,7 @@ aco_task_t *aco_i_new_task(loop_t *loop, void *(*fn)(void *), void *arg)
     if (loop->free_tasks == NULL) {
         lock(&loop->runtime->lock);
         take_tasks(loop);
-        int failed = loop->free_tasks == NULL && add_chunk(loop) != 0;
+        int failed = loop->free_tasks == NULL && take_from_chunk(loop) != 0;
         unlock(&loop->runtime->lock);
         if (failed) {
             return NULL;
@@ -89,21 +127,80 @@ void aco_i_free_task(aco_task_t *task)
 {
     loop_t *loop = aco_i_loop;
     runtime_t *runtime = task->runtime;
-    task->state = TASK_FREE;
     if (loop == NULL || loop->runtime != runtime) { /* joined from outside */
         lock(&runtime->lock);
-        task->next = runtime->free_tasks;
-        runtime->free_tasks = task;
+        put_spare(runtime, task);
+        count_returned(runtime, 1);
         unlock(&runtime->lock);
         return;
     }
-    task->next = loop->free_tasks;
-    loop->free_tasks = task;
-    if (++loop->ct_free_tasks > MAX_FREE_TASKS) {
+    add_free(loop, task);
+    if (loop->ct_free_tasks > MAX_FREE_TASKS) {
         lock(&runtime->lock);
-        give_tasks(loop, CT_TASKS_A_CHUNK);
+        give_tasks(loop, CT_TASKS_A_MOVE);
         unlock(&runtime->lock);
     }
+}
+
+/* ==== Idle chunks ============================================================================ */
+
+static int is_spare(const aco_task_t *task)
+{
+    return __atomic_load_n(&task->state, __ATOMIC_RELAXED) == TASK_SPARE;
+}
+
+static int is_idle(const struct chunk_s *chunk)
+{
+    size_t i = 0;
+    while (i < CT_TASKS_A_CHUNK && is_spare(&chunk->tasks[i])) {
+        i++;
+    }
+    return i == CT_TASKS_A_CHUNK;
+}
+
+/* Takes the idle chunks from the list of free tasks, which is made anew. Returns the first one. */
+static struct chunk_s *take_idle(runtime_t *runtime)
+{
+    struct chunk_s *first = NULL;
+    runtime->free_tasks = NULL;
+    count_returned(runtime, -runtime->ct_returned);
+    for (struct chunk_s *chunk = runtime->chunks; chunk != NULL; chunk = chunk->next) {
+        if (is_idle(chunk)) {
+            for (size_t i = 0; i < CT_TASKS_A_CHUNK; i++) {
+                set_state(&chunk->tasks[i], TASK_FREE);
+            }
+            chunk->next_idle = first;
+            first = chunk;
+            continue;
+        }
+        for (size_t i = CT_TASKS_A_CHUNK; i-- != 0;) {
+            if (is_spare(&chunk->tasks[i])) {
+                put_spare(runtime, &chunk->tasks[i]);
+            }
+        }
+    }
+    return first;
+}
+
+void aco_i_trim_tasks(loop_t *loop)
+{
+    runtime_t *runtime = loop->runtime;
+    uintptr_t page_sz = (uintptr_t)sysconf(_SC_PAGESIZE);
+    lock(&runtime->lock);
+    give_tasks(loop, loop->ct_free_tasks);
+    struct chunk_s *first = take_idle(runtime), **link = &first;
+    unlock(&runtime->lock);
+    for (; *link != NULL; link = &(*link)->next_idle) {
+        uintptr_t begin = ((uintptr_t)(*link)->tasks + page_sz - 1) & -page_sz;
+        uintptr_t end = (uintptr_t)(*link + 1) & -page_sz;
+        if (begin < end) {
+            madvise((void *)begin, end - begin, MADV_DONTNEED);
+        }
+    }
+    lock(&runtime->lock);
+    *link = runtime->idle_chunks;
+    runtime->idle_chunks = first;
+    unlock(&runtime->lock);
 }
 
 void aco_i_free_chunks(runtime_t *runtime)
@@ -127,6 +224,11 @@ int aco_i_has_task(runtime_t *runtime, const void *task)
     return chunk != NULL;
 }
 
+READS_RACILY static int is_free(const aco_task_t *task)
+{
+    return task->state == TASK_FREE || task->state == TASK_SPARE;
+}
+
 int aco_i_has_group(runtime_t *runtime, const void *group)
 {
     lock(&runtime->lock);
@@ -136,7 +238,7 @@ int aco_i_has_group(runtime_t *runtime, const void *group)
     }
     for (const struct chunk_s *chunk = runtime->chunks; chunk != NULL; chunk = chunk->next) {
         for (size_t i = 0; i < CT_TASKS_A_CHUNK && found == NULL; i++) {
-            found = chunk->tasks[i].state == TASK_FREE ? NULL : chunk->tasks[i].groups;
+            found = is_free(&chunk->tasks[i]) ? NULL : chunk->tasks[i].groups;
             while (found != NULL && found != group) {
                 found = found->next;
             }
@@ -156,7 +258,7 @@ READS_RACILY void aco_i_each_task(runtime_t *runtime, void (*fn)(const aco_task_
     }
     for (; chunk != NULL; chunk = chunk->next) {
         for (size_t i = 0; i < CT_TASKS_A_CHUNK; i++) {
-            if (chunk->tasks[i].state != TASK_FREE && chunk->tasks[i].state != TASK_ENDED) {
+            if (!is_free(&chunk->tasks[i]) && chunk->tasks[i].state != TASK_ENDED) {
                 fn(&chunk->tasks[i], arg);
             }
         }

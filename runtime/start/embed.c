@@ -119,7 +119,7 @@ static void leave_sleep(loop_t *loop)
 static void enter_sleep(loop_t *loop)
 {
     loop->turn_began = 0;
-    aco_i_tend_stacks(loop);
+    aco_i_tend(loop);
     set_timer(loop);
     __atomic_store_n(&loop->is_asleep, 1, __ATOMIC_SEQ_CST);
     if (loop->first_ready != NULL || __atomic_load_n(&loop->inbox, __ATOMIC_SEQ_CST) != NULL) {

@@ -210,7 +210,7 @@ class Tasks:
                 for base in range(first, first + sz, task.sz):
                     get = functools.partial(task.get, contents, base=base)
                     state = states.get(get("state"), "free")
-                    if state not in ("free", "ended"):
+                    if state not in ("free", "spare", "ended"):
                         reason = reasons.get(get("reason"), "?") if state == "waiting" else ""
                         yield Task(get("id"), state, reason, get("fd"), get("name"), get("fn"),
                                    get("co"), get("suspended"), get("loop"))

@@ -773,11 +773,18 @@ static void *watches_memory(void *arg)
     return NULL;
 }
 
+static void wait_until_returned(memory_t *memory)
+{
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, watches_memory, memory) == 0);
+    CHECK(aco_park() == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
 static void *idles(void *arg)
 {
     static aco_task_t *deep[CT_DEEP];
     static memory_t memory;
-    pthread_t thread;
     memory = (memory_t){.task = aco_self(), .before = resident_sz()};
     for (int i = 0; i < CT_DEEP; i++) {
         deep[i] = aco_spawn(goes_deep, NULL);
@@ -789,9 +796,7 @@ static void *idles(void *arg)
         aco_unpark(deep[i]);
         CHECK(aco_join(deep[i], NULL) == 0);
     }
-    CHECK(pthread_create(&thread, NULL, watches_memory, &memory) == 0);
-    CHECK(aco_park() == 0);
-    CHECK(pthread_join(thread, NULL) == 0);
+    wait_until_returned(&memory);
     return arg;
 }
 
@@ -799,6 +804,73 @@ static void idle_stacks_are_given_back(void **state)
 {
     (void)state;
     run_tasks(idles, NULL);
+}
+
+#define CT_LIGHT 50000
+
+/* Tasks that begin after their maker waits have a struct alone before that. */
+static void *makes_many_light(void *arg)
+{
+    static memory_t memory;
+    memory = (memory_t){.task = aco_self(), .before = resident_sz()};
+    for (int i = 0; i < CT_LIGHT; i++) {
+        CHECK(aco_go(adds_one, NULL) == 0);
+    }
+    memory.during = resident_sz();
+    CHECK(memory.during - memory.before >= (int64_t)CT_LIGHT * 100);
+    wait_until_returned(&memory);
+    for (int i = 0; i < CT_LIGHT; i++) { /* they are used again */
+        CHECK(aco_go(adds_one, NULL) == 0);
+    }
+    return arg;
+}
+
+/* ThreadSanitizer keeps its shadow of such memory. */
+static void idle_tasks_are_given_back(void **state)
+{
+    (void)state;
+#ifndef ACO_USE_TSAN
+    run_tasks(makes_many_light, NULL);
+#else
+    (void)makes_many_light;
+    skip();
+#endif
+}
+
+static void *waits_on_a_share_stack(void *gate)
+{
+    char byte;
+    CHECK(aco_chan_recv((aco_chan_t *)gate, &byte) == 0);
+    return NULL;
+}
+
+static void *makes_many_sharing(void *arg)
+{
+    static memory_t memory;
+    aco_task_options_t options = {.shares_stack = 1};
+    aco_chan_t *gate = aco_chan_new(1, 0);
+    memory = (memory_t){.task = aco_self(), .before = resident_sz()};
+    for (int i = 0; i < CT_LIGHT; i++) {
+        CHECK(aco_go_with(&options, waits_on_a_share_stack, gate, NULL) == 0);
+    }
+    aco_yield();
+    memory.during = resident_sz();
+    CHECK(aco_chan_close(gate) == 0);
+    wait_until_returned(&memory);
+    aco_chan_free(gate);
+    return arg;
+}
+
+/* Sanitizers and other libcs keep freed memory as they like. */
+static void idle_copies_are_given_back(void **state)
+{
+    (void)state;
+#if defined(__GLIBC__) && !defined(ACO_USE_ASAN) && !defined(ACO_USE_TSAN)
+    run_tasks(makes_many_sharing, NULL);
+#else
+    (void)makes_many_sharing;
+    skip();
+#endif
 }
 
 static void errno_is_the_tasks_own(void **state)
@@ -829,6 +901,8 @@ int main(void)
         cmocka_unit_test(tasks_go_to_threads),
         cmocka_unit_test(values_are_the_tasks_own),
         cmocka_unit_test(idle_stacks_are_given_back),
+        cmocka_unit_test(idle_tasks_are_given_back),
+        cmocka_unit_test(idle_copies_are_given_back),
     };
     return cmocka_run_group_tests_name("tasks", tests, NULL, NULL);
 }
