@@ -39,6 +39,7 @@ declare -A RUN_BY=(
     ["bench/run.sh --group cpp"]=bench/test_servers.sh
     ["img/draw.py"]=tests/test_pictures.sh
     ["test_proof.sh --all-mutants"]=tools/proof/test_proof.sh
+    ["tests/mutants/run.py --part hooks -n 200 -s 7 -j 2"]=tests/mutants/test_mutants.sh
     ["man 7 aco"]=$INSTALLED
     ["gcc -O2 program.c \$(pkg-config --cflags --libs aco-hooks libpq) -o program"]=$INSTALLED
     ["packaging/build_debian.sh"]=packaging/test_debian.sh

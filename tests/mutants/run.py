@@ -42,7 +42,7 @@ from schemata import Mutant, Source, faulty, shape
 
 TOOL = "universalmutator==1.14.1"
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-WORK = ROOT / "output" / "mutants"
+WORK = pathlib.Path(os.environ.get("OUTPUT") or ROOT / "output").resolve() / "mutants"
 TREE = WORK / "tree"
 HERE = pathlib.Path(__file__).parent
 GOAL = 98.0  # percent
@@ -171,15 +171,10 @@ def is_unpromised(mutant: Mutant, listed: Listed) -> bool:
 
 
 def copy_project(tree: pathlib.Path) -> None:
-    """The files that git knows or would know, as they are on the disk, without the warnings that
-    the harness asks for: copies of functions break a few."""
+    """Without the warnings that the harness asks for: copies of functions break a few."""
     shutil.rmtree(tree, ignore_errors=True)
-    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True,
-                            capture_output=True, text=True).stdout.splitlines()
-    for name in listed:
-        if (ROOT / name).is_file():
-            (tree / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, tree / name)
+    shutil.copytree(ROOT, tree, ignore=lambda folder, _: (
+        [".git", "output"] if folder == str(ROOT) else []))
     (tree / "tools/warnings").write_text("-w\n")
 
 
@@ -332,7 +327,8 @@ class Program:
             make = f'g++ {options} {shlex.join(COMPILE_CXX)} "${{INCLUDE[@]}}" -Icompat ' \
                    f'{self.path} "${{OBJECTS[@]}}" -ldl -o "$TMP/{name}"\n'
         else:
-            make = f"use_program {self.path} gcc {options}\n"
+            shared = "tests/harness.c" if self.test.library == "aco" else ""
+            make = f"use_program {self.path} gcc {options} {shared}\n"
         self.program.parent.mkdir(parents=True, exist_ok=True)
         made = in_harness(TREE, use_library(self.test.library, self.test.options) + make
                           + f'cp "$TMP/{name}" {shlex.quote(str(self.program))}')
@@ -401,6 +397,8 @@ class Run:
             if is_good and program.measure():
                 for file in wanted[program.test]:
                     self.programs.setdefault(file, []).append(program)
+        for file in set().union(*wanted.values()).difference(self.programs):
+            sys.exit(f"{file} has no test that builds and passes")
 
     def programs_for(self, mutant: Mutant) -> list[Program]:
         """Those that have killed mutants of the file, then those beside it, then quick ones."""
