@@ -88,7 +88,7 @@ typedef struct {
 
 #define HOOK_ENTRY(name, real)                                                                     \
     static RETAIN hook_t entry_##name __attribute__((                                              \
-        used, section("aco_hooks"), aligned(sizeof(void *)))) = {#name, (void *)hook_##name, real}
+        used, section("aco_hooks"), aligned(sizeof(void *)))) = {#name, (void *)name_##name, real}
 
 /* For functions that TSan calls while it starts. */
 #define EARLY __attribute__((no_sanitize_thread))
@@ -104,13 +104,16 @@ HIDDEN int aco_i_find_real(const char *name, void *real);
  * Defines the function `name` of libc with the body that follows. In the body, real_NAME is libc's
  * own function. Until that is found, a call of real_NAME evaluates `otherwise`, with the names of
  * the parameters: a system call, or an error by refuse(). The C name of the hook is hook_NAME,
- * which no declaration or macro of a header touches. It is weak: where libc is linked statically,
- * some of its functions are there anyway, and the message of hooks.c is clearer than the linker's.
+ * which no declaration or macro of a header touches. The function `name` is a weak alias of it:
+ * another library may have one that calls the hook, and where libc is linked statically, some of
+ * its functions are there anyway, and the message of hooks.c is clearer than the linker's.
  */
 #define HOOK(type, name, params, args, otherwise)                                                  \
     static type first_##name params;                                                               \
     static type(*real_##name) params = first_##name;                                               \
-    extern SHARED __attribute__((weak)) type hook_##name params __asm__(#name);                    \
+    extern HIDDEN type hook_##name params __asm__("aco_i_hook_" #name);                            \
+    extern SHARED type name_##name params __asm__(#name)                                           \
+        __attribute__((weak, alias("aco_i_hook_" #name)));                                         \
     HOOK_ENTRY(name, &real_##name);                                                                \
     static EARLY type first_##name params                                                          \
     {                                                                                              \
@@ -120,8 +123,8 @@ HIDDEN int aco_i_find_real(const char *name, void *real);
 
 /* The same hook for another name that libc has for the function. */
 #define HOOK_ALIAS(alias_name, name)                                                               \
-    extern SHARED __typeof__(hook_##name) hook_##alias_name __asm__(#alias_name)                   \
-        __attribute__((weak, alias(#name)));                                                       \
+    extern SHARED __typeof__(hook_##name) name_##alias_name __asm__(#alias_name)                   \
+        __attribute__((weak, alias("aco_i_hook_" #name)));                                         \
     HOOK_ENTRY(alias_name, NULL)
 
 /* ==== Times ================================================================================== */

@@ -350,7 +350,7 @@ static ssize_t splice_in_task(const splice_t *s, size_t sz)
         }
         ssize_t result = move(s, part, SPLICE_F_NONBLOCK);
         if (result < 0 && errno == EAGAIN && done == 0 && s->is_patient[0] && s->is_patient[1]) {
-            aco_yield(); /* another task was first */
+            aco_i_yield(); /* another task was first */
             continue;
         }
         if (result <= 0) {

@@ -346,7 +346,7 @@ HOOK(int, pthread_spin_lock, (pthread_spinlock_t * lock), (lock), 0)
     }
     int error = EBUSY;
     for (int ct = 0; ct < CT_SPINS && (error = try_spin((void *)(uintptr_t)lock)) == EBUSY; ct++) {
-        aco_yield();
+        aco_i_yield();
     }
     aco_shielded
     {

@@ -152,7 +152,7 @@ HOOK(int, sched_yield, (void), (), syscall(SYS_sched_yield))
     if (!aco_i_has_ready()) {
         real_sched_yield();
     }
-    aco_yield();
+    aco_i_yield();
     return 0;
 }
 HOOK_ALIAS(__sched_yield, sched_yield);

@@ -170,6 +170,11 @@ typedef struct caller_s {
  * up, and then the call has returned, too. */
 HIDDEN int aco_i_call_by_thread(caller_t *caller, const limit_t *limit);
 
+/* ---- keys.c ---- */
+
+/* Weak: another library may decide that. */
+HIDDEN int aco_i_has_own_keys(const void *address);
+
 /* ---- system_calls.c and futex.c ---- */
 
 /* The arguments of a system call, the first one first. */
