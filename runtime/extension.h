@@ -112,6 +112,12 @@ SHARED outcome_t aco_i_wait(aco_task_t *task);
 /* Does the same, but until a point in time at most: WAIT_NONE if that has come. */
 SHARED outcome_t aco_i_wait_until(aco_task_t *task, int64_t until);
 
+/* Called when a task with `is_thread` goes on after a switch, before anything else. */
+extern SHARED void (*aco_i_on_return)(aco_task_t *task);
+
+/* Lets other tasks run. */
+SHARED void aco_i_yield(void);
+
 /* Turns the end of a wait into a result: 0 for WAIT_EVENT, or else -1 with errno. The task is in no
  * queue any more. */
 SHARED int aco_i_result(outcome_t outcome);

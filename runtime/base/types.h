@@ -85,6 +85,7 @@ struct aco_task_s {
     char is_unhooked;               /* hooks pass its calls on to libc */
     unsigned char starts_later : 1; /* it has a timer before it has a stack */
     unsigned char is_coroutine : 1; /* aco_i_new_suspended() has made it */
+    unsigned char is_thread : 1;    /* aco_i_on_return() is called whenever it goes on */
     unsigned char ct_hopeless : 2;  /* waits in a row that failed at once; at most 3 */
     int ct_shields;
     int64_t deadline; /* 0: a thread without one */

@@ -270,6 +270,22 @@ static INLINE void suspend(loop_t *loop, aco_task_t *task)
     }
 }
 
+void (*aco_i_on_return)(aco_task_t *task);
+
+/* Must follow each switch back to a task. */
+static INLINE void go_on(aco_task_t *task)
+{
+    if (aco_unlikely(task->is_thread)) {
+        aco_i_on_return(task);
+    }
+}
+
+void aco_i_yield(void)
+{
+    aco_yield();
+    go_on(aco_i_loop->running);
+}
+
 outcome_t aco_i_wait(aco_task_t *task)
 {
     loop_t *loop = task->loop;
@@ -291,6 +307,7 @@ outcome_t aco_i_wait(aco_task_t *task)
         task->since = loop->now;
         ACO_I_PROBE(park, task, task->reason);
         suspend(loop, task);
+        go_on(task);
         ACO_I_PROBE(resume, task, task->reason);
         if (task->timer != 0) {
             aco_i_clear_timer(task);
@@ -368,6 +385,7 @@ static void let_others_run(loop_t *loop, aco_task_t *task)
     } else {
         switch_to_others(loop, task);
     }
+    go_on(task);
 }
 
 /* This wait disregards the task's deadline, and that it is cancelled. */
