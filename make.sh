@@ -231,14 +231,16 @@ test_variants() {
 read_libraries() {
     local name below sources headers tests
     LIBRARIES=()
-    declare -gA BELOW=() SOURCES=() HEADERS=() TESTS_IN=()
+    declare -gA BELOW=() HOLDS=() SOURCES=() HEADERS=() TESTS_IN=()
     while IFS='|' read -r name below sources headers tests; do
         name=${name// /}
         # shellcheck disable=SC2206 # they are patterns
         sources=($sources) headers=($headers) tests=($tests)
         ((${#sources[@]})) || continue
         LIBRARIES+=("$name")
-        BELOW[$name]=$below SOURCES[$name]=${sources[*]} HEADERS[$name]=${headers[*]}
+        HOLDS[$name]=
+        [[ $below != *+* ]] || HOLDS[$name]=1
+        BELOW[$name]=${below/+/} SOURCES[$name]=${sources[*]} HEADERS[$name]=${headers[*]}
         TESTS_IN[$name]=${tests[*]}
     done < <(grep -sv '^#' tools/libraries ||
         printf 'aco || aco.c acosw.S extra/*/aco_*.c | . extra/* | tests extra/*/tests\n')
@@ -317,19 +319,27 @@ make_libraries() {
     done
 }
 
-# make_shared LIBRARY: libNAME.so of OBJECTS, linked with those below it. packaging/libNAME.map,
-# where it is there, says what it exports.
+# make_shared LIBRARY VARIANT: libNAME.so of its objects, linked with those below it or, if it holds
+# them, of theirs, too. packaging/libNAME.map, where it is there, says what it exports.
 make_shared() {
-    local so=lib$1.so map=packaging/lib$1.map word link=()
+    local so=lib$1.so map=packaging/lib$1.map word link=() objects=()
     for word in ${BELOW[$1]}; do
-        [[ $word == -* ]] || word=$OUTPUT/lib$word.so
-        link+=("$word")
+        if [[ $word == -* ]]; then
+            link+=("$word")
+        elif [[ -z ${HOLDS[$1]} ]]; then
+            link+=("$OUTPUT/lib$word.so")
+        else
+            list_objects "$word" "$2"
+            objects+=("${OBJECTS[@]}")
+        fi
     done
+    list_objects "$1" "$2"
+    objects+=("${OBJECTS[@]}")
     [[ $1 == aco ]] || link+=(-pthread ${RUNPATH:+"-Wl,--enable-new-dtags,-rpath,$RUNPATH"})
     [[ -f $map ]] || map=
-    make_target "$OUTPUT/$so.$VERSION" "${OBJECTS[@]}" ${map:+"$map"} -- \
+    make_target "$OUTPUT/$so.$VERSION" "${objects[@]}" ${map:+"$map"} -- \
         "${COMPILE[@]}" -shared "-Wl,-soname,$so.${VERSION%%.*}" \
-        ${map:+"-Wl,--version-script=$map"} "${LINK_FLAGS[@]}" "${OBJECTS[@]}" "${link[@]}" \
+        ${map:+"-Wl,--version-script=$map"} "${LINK_FLAGS[@]}" "${objects[@]}" "${link[@]}" \
         -o "$OUTPUT/$so.$VERSION"
     ln -sf "$so.$VERSION" "$OUTPUT/$so.${VERSION%%.*}"
     ln -sf "$so.${VERSION%%.*}" "$OUTPUT/$so"
@@ -346,8 +356,9 @@ make_default_libraries() {
     finish_targets
     for library in "${LIBRARIES[@]}"; do
         is_buildable "$library" || continue
-        make_archive "$library" "$variant" "$OUTPUT/lib$library.a"
-        make_shared "$library"
+        [[ -n ${HOLDS[$library]} ]] ||
+            make_archive "$library" "$variant" "$OUTPUT/lib$library.a"
+        make_shared "$library" "$variant"
         finish_targets
     done
 }
