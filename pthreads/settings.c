@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Reads the environment, as docs/pthreads.md says, and finds the object of an address. */
+#define _GNU_SOURCE
+#include "internal.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <link.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static long number_in(const char *variable)
+{
+    const char *text = getenv(variable);
+    long number = text != NULL ? strtol(text, NULL, 10) : 0;
+    return number > 0 ? number : 0;
+}
+
+int aco_i_ct_loops(void)
+{
+    long ct = number_in("ACO_PTHREADS_LOOPS");
+    return ct == 0 ? ACO_ALL_PROCESSORS : ct < INT_MAX ? (int)ct : INT_MAX;
+}
+
+size_t aco_i_default_stack_sz(void)
+{
+    pthread_attr_t attributes;
+    size_t sz = (size_t)number_in("ACO_PTHREADS_STACK");
+    if (sz == 0 && pthread_attr_init(&attributes) == 0) {
+        pthread_attr_getstacksize(&attributes, &sz);
+        pthread_attr_destroy(&attributes);
+    }
+    return sz < LEAST_STACK_SZ ? LEAST_STACK_SZ : sz;
+}
+
+static int begins_with(const char *name, const char *word, size_t sz)
+{
+    return name != NULL && strncmp(name, word, sz) == 0;
+}
+
+int aco_i_is_listed(const char *variable, const void *address)
+{
+    Dl_info info;
+    const char *word = getenv(variable);
+    if (word == NULL || dladdr(address, &info) == 0) {
+        return 0;
+    }
+    const char *slash = strrchr(info.dli_fname, '/');
+    const char *file = slash == NULL ? info.dli_fname : slash + 1;
+    for (size_t sz; *(word += strspn(word, ", ")) != '\0'; word += sz) {
+        sz = strcspn(word, ", ");
+        if (begins_with(file, word, sz) || begins_with(info.dli_sname, word, sz)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* The object that this is linked into. */
+extern HIDDEN const ElfW(Ehdr) object __asm__("__ehdr_start");
+
+static size_t object_sz(void)
+{
+    size_t sz = 0;
+    const ElfW(Phdr) *segments = (const ElfW(Phdr) *)((const char *)&object + object.e_phoff);
+    for (int i = 0; i < object.e_phnum; i++) {
+        if (segments[i].p_type == PT_LOAD) {
+            sz = segments[i].p_vaddr + segments[i].p_memsz;
+        }
+    }
+    return sz;
+}
+
+int aco_i_is_ours(const void *address)
+{
+    static size_t sz; /* atomic */
+    if (__atomic_load_n(&sz, __ATOMIC_RELAXED) == 0) {
+        __atomic_store_n(&sz, object_sz(), __ATOMIC_RELAXED);
+    }
+    return (uintptr_t)address - (uintptr_t)&object < sz;
+}

@@ -1,0 +1,177 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Threads of programs that know nothing of aco are tasks, and the programs do what they do with
+# threads of the kernel: own: programs of this folder; servers: those of the distribution, with
+# load; python: CPython's own tests.
+#
+# parts: own servers python
+# seconds: 10 15 40
+# user: own
+# shellcheck source=tests/harness.sh
+. tests/harness.sh
+
+[[ -f "$OUTPUT/libaco_pthreads.so" ]] || skip "there is no libaco_pthreads.so"
+[[ ${1:-own} == own || " $OPTIONS " != *" no-servers "* ]] ||
+    skip "servers are left out (-o no-servers)"
+
+read -ra COMPILER <<<"$CC"
+readonly FOLDER=pthreads/tests
+RUN=(env "LD_PRELOAD=$PWD/$OUTPUT/libaco_pthreads.so" timeout -k 5)
+
+# both SECONDS COMMAND...: the command succeeds with threads of the kernel and with tasks, and says
+# the same.
+both() {
+    must "with threads of the kernel: ${*:2}" timeout -k 5 "$@"
+    mv "$TMP/said" "$TMP/expected"
+    must "with tasks: ${*:2}" "${RUN[@]}" "$@"
+    diff "$TMP/expected" "$TMP/said" || fail "${*:2}: says something else with tasks"
+}
+
+# ---- Own programs ------------------------------------------------------------------------------
+
+build() {
+    must "$FOLDER/$1 does not build" "${COMPILER[@]}" -std=gnu11 -g "${C_WARNINGS[@]}" \
+        "${@:2}" "$FOLDER/$1" -o "$TMP/${1%.*}" -pthread
+}
+
+test_options() {
+    local ct
+    ct=$(pthreads/aco-run --threads=3 --report "$TMP/threads" 500 tells 2>"$TMP/report" |
+        sed -n 's/ threads of the kernel$//p')
+    ((ct == 4)) || fail "500 threads on three loops: $ct threads of the kernel"
+    grep -Eq '^aco-run: [0-9]+ threads, 500 at a time' "$TMP/report" ||
+        fail "--report: $(<"$TMP/report")"
+    ct=$(pthreads/aco-run --real=threads "$TMP/threads" 50 tells |
+        sed -n 's/ threads of the kernel$//p')
+    ((ct == 51)) || fail "--real: 50 threads are $ct threads of the kernel"
+    must_not "an unknown option passes" "no such option" pthreads/aco-run --unknown true
+    must_not "aco-run without a program passes" "usage:" pthreads/aco-run
+}
+
+test_own() {
+    local options
+    for options in -O0 "-O2 -fexceptions"; do
+        # shellcheck disable=SC2086 # several words
+        build endings.c $options -Wno-infinite-recursion
+        both 60 "$TMP/endings"
+        # shellcheck disable=SC2086
+        build process.c $options
+        both 60 "$TMP/process"
+        ACO_PTHREADS_LOOPS=1 both 60 "$TMP/process"
+        # shellcheck disable=SC2086
+        build threads.c $options
+        both 60 "$TMP/threads" 1000
+        ACO_PTHREADS_LOOPS=1 both 60 "$TMP/threads" 1000
+    done
+    test_options
+    must "20,000 threads" "${RUN[@]}" 60 "$TMP/threads" 20000
+    if have "${CXX:-g++}"; then
+        must "cxx.cc does not build" "${CXX:-g++}" -std=c++17 -O2 -g "$FOLDER/cxx.cc" \
+            -o "$TMP/cxx" -pthread
+        both 60 "$TMP/cxx"
+    fi
+    echo "own programs do the same with tasks"
+}
+
+# ---- Servers -----------------------------------------------------------------------------------
+
+# start PORT COMMAND...: a server in the background, until it answers.
+start() {
+    "${@:2}" >"$TMP/server.said" 2>&1 &
+    SERVERS+=($!)
+    disown
+    for _ in {1..100}; do
+        ! (: <>"/dev/tcp/127.0.0.1/$1") 2>/dev/null || return 0
+        sleep 0.05
+    done
+    fail "$2 does not listen: $(<"$TMP/server.said")"
+}
+
+# are_few PROCESS: it has few threads of the kernel.
+are_few() {
+    local threads=("/proc/$1/task"/*)
+    ((${#threads[@]} <= 8)) || fail "$(<"/proc/$1/comm") has ${#threads[@]} threads of the kernel"
+}
+
+# fetch CT CURL_OPTION... URL: so many requests at a time get the file.
+fetch() {
+    local ct=$1 i jobs=()
+    shift
+    for ((i = 0; i < ct; i++)); do
+        curl -sS --max-time 30 "$@" -o "$TMP/got.$i" 2>"$TMP/curl.$i" &
+        jobs+=($!)
+    done
+    wait "${jobs[@]}" || true
+    for ((i = 0; i < ct; i++)); do
+        cmp "$TMP/file" "$TMP/got.$i" || fail "$*: $(<"$TMP/curl.$i")"
+    done
+}
+
+free_port() {
+    local port
+    while port=$((10000 + RANDOM % 20000)) && (: <>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do
+        :
+    done
+    echo "$port"
+}
+
+test_servers() {
+    local port proxy origin
+    need tinyproxy:tinyproxy-bin microsocks:microsocks stunnel4:stunnel4 siege:siege curl:curl \
+        openssl:openssl
+    SERVERS=()
+    trap 'kill -KILL -- "${SERVERS[@]/#/-}" 2>/dev/null; rm -rf "$TMP"' EXIT # groups of timeout
+    head -c 300000 /dev/urandom >"$TMP/file"
+    origin=$(free_port)
+    start "$origin" "${RUN[@]}" 100 python3 -m http.server -b 127.0.0.1 -d "$TMP" "$origin"
+    fetch 50 "http://127.0.0.1:$origin/file"
+    are_few "$(pgrep -P "${SERVERS[-1]}")"
+
+    proxy=$(free_port)
+    printf '%s\n' "Port $proxy" "Listen 127.0.0.1" "Timeout 60" "MaxClients 500" \
+        "LogLevel Critical" "Allow 127.0.0.1" >"$TMP/tinyproxy.conf"
+    start "$proxy" "${RUN[@]}" 100 tinyproxy -d -c "$TMP/tinyproxy.conf"
+    fetch 50 -x "127.0.0.1:$proxy" "http://127.0.0.1:$origin/file"
+    are_few "$(pgrep -P "${SERVERS[-1]}")"
+
+    port=$(free_port)
+    start "$port" "${RUN[@]}" 100 microsocks -i 127.0.0.1 -p "$port"
+    fetch 50 --socks5 "127.0.0.1:$port" "http://127.0.0.1:$origin/file"
+    are_few "$(pgrep -P "${SERVERS[-1]}")"
+
+    port=$(free_port)
+    openssl req -x509 -newkey rsa:2048 -nodes -days 30 -subj /CN=localhost -keyout "$TMP/key.pem" \
+        -out "$TMP/cert.pem" 2>/dev/null
+    printf '%s\n' "foreground = yes" "pid =" "debug = 3" "[tls]" "accept = 127.0.0.1:$port" \
+        "connect = 127.0.0.1:$origin" "cert = $TMP/cert.pem" "key = $TMP/key.pem" \
+        >"$TMP/stunnel.conf"
+    start "$port" "${RUN[@]}" 100 stunnel4 "$TMP/stunnel.conf"
+    fetch 50 -k "https://127.0.0.1:$port/file"
+    are_few "$(pgrep -P "${SERVERS[-1]}")"
+
+    must "siege fails" env HOME="$TMP" "${RUN[@]}" 60 siege -b -c 50 -r 10 -j \
+        "http://127.0.0.1:$origin/file"
+    grep -q '"successful_transactions":[^0-9]*500,' "$TMP/said" ||
+        fail "siege: $(tail -n 20 "$TMP/said")"
+    must "siege with a time fails" env HOME="$TMP" "${RUN[@]}" 60 siege -b -c 20 -t 2s -j \
+        "http://127.0.0.1:$origin/file"
+    echo "servers do the same with tasks"
+}
+
+# ---- Python ------------------------------------------------------------------------------------
+
+test_python() {
+    local name
+    /usr/bin/python3 -c 'import test.test_threading' 2>/dev/null ||
+        lack "no tests of CPython: apt-get install libpython3.11-testsuite"
+    for name in test_thread test_threading test_threading_local test_queue test_httpservers; do
+        must "$name of CPython" "${RUN[@]}" 300 /usr/bin/python3 -m test "$name"
+        echo "$name passes"
+    done
+}
+
+case ${1:-own} in
+own | servers | python) "test_${1:-own}" ;;
+*) fail "no such part: $1" ;;
+esac
