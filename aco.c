@@ -1284,12 +1284,16 @@ void aco_destroy(aco_t *co)
     }
     tell_destroyed(co);
     aco_i_take_from_list(co);
+    void *save_stack = NULL;
     if (co->blocks & ACO_BLOCK_SAVE_STACK) {
-        release(co->save_stack.ptr);
+        save_stack = co->save_stack.ptr;
+        /* It is far away, and the allocator's words below it arrive while `co` is freed. */
+        __builtin_prefetch((char *)save_stack - ACO_WORD, 1);
     }
     if (co->blocks & ACO_BLOCK_CO) {
         release(co);
     }
+    aco_i_release(save_stack);
 }
 
 aco_status_t aco_status(const aco_t *co)
