@@ -28,52 +28,54 @@
 
 #if defined(ACO_ARCH_X86_64)
 #define REG_PC REG_RIP
+#define REG_STACK REG_RSP
 #define CT_KEPT 6
 static const int kept[CT_KEPT] = {3, 6, 12, 13, 14, 15}; /* rbx, rbp, r12-r15 in DWARF */
-#define ZERO_KEPT()                                                                                \
+#define FILL_KEPT(n)                                                                               \
     __asm__ volatile(                                                                              \
-        "xorl %%ebx, %%ebx\n\txorl %%r12d, %%r12d\n\txorl %%r13d, %%r13d\n\t"                      \
-        "xorl %%r14d, %%r14d\n\txorl %%r15d, %%r15d"                                               \
+        "movl %0, %%ebx\n\tmovl %0, %%r12d\n\tmovl %0, %%r13d\n\t"                                 \
+        "movl %0, %%r14d\n\tmovl %0, %%r15d"                                                       \
         :                                                                                          \
-        :                                                                                          \
-        : "ebx", "r12", "r13", "r14", "r15", "cc")
+        : "i"(n)                                                                                   \
+        : "ebx", "r12", "r13", "r14", "r15")
 #elif defined(ACO_ARCH_I386)
 #define REG_PC REG_EIP
+#define REG_STACK REG_ESP
 #define CT_KEPT 4
 static const int kept[CT_KEPT] = {3, 5, 6, 7}; /* ebx, ebp, esi, edi in DWARF */
-#define ZERO_KEPT()                                                                                \
-    __asm__ volatile("xorl %%ebx, %%ebx\n\txorl %%esi, %%esi\n\txorl %%edi, %%edi"                 \
+#define FILL_KEPT(n)                                                                               \
+    __asm__ volatile("movl %0, %%ebx\n\tmovl %0, %%esi\n\tmovl %0, %%edi"                          \
                      :                                                                             \
-                     :                                                                             \
-                     : "ebx", "esi", "edi", "cc")
+                     : "i"(n)                                                                      \
+                     : "ebx", "esi", "edi")
 #elif defined(ACO_ARCH_ARM64)
 #define CT_KEPT 11
 static const int kept[CT_KEPT] = {19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29};
-#define ZERO_KEPT()                                                                                \
+#define FILL_KEPT(n)                                                                               \
     __asm__ volatile(                                                                              \
-        "mov x19, 0\n\tmov x20, 0\n\tmov x21, 0\n\tmov x22, 0\n\tmov x23, 0\n\t"                   \
-        "mov x24, 0\n\tmov x25, 0\n\tmov x26, 0\n\tmov x27, 0\n\tmov x28, 0"                       \
+        "mov x19, %0\n\tmov x20, %0\n\tmov x21, %0\n\tmov x22, %0\n\tmov x23, %0\n\t"              \
+        "mov x24, %0\n\tmov x25, %0\n\tmov x26, %0\n\tmov x27, %0\n\tmov x28, %0"                  \
         :                                                                                          \
-        :                                                                                          \
+        : "i"(n)                                                                                   \
         : "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28")
 #elif defined(ACO_ARCH_RISCV64)
 #define CT_KEPT 12
 static const int kept[CT_KEPT] = {8, 9, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27};
-#define ZERO_KEPT()                                                                                \
+#define FILL_KEPT(n)                                                                               \
     __asm__ volatile(                                                                              \
-        "li s1, 0\n\tli s2, 0\n\tli s3, 0\n\tli s4, 0\n\tli s5, 0\n\tli s6, 0\n\t"                 \
-        "li s7, 0\n\tli s8, 0\n\tli s9, 0\n\tli s10, 0\n\tli s11, 0"                               \
+        "li s1, %0\n\tli s2, %0\n\tli s3, %0\n\tli s4, %0\n\tli s5, %0\n\tli s6, %0\n\t"           \
+        "li s7, %0\n\tli s8, %0\n\tli s9, %0\n\tli s10, %0\n\tli s11, %0"                          \
         :                                                                                          \
-        :                                                                                          \
+        : "i"(n)                                                                                   \
         : "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11")
 #elif defined(ACO_ARCH_ARM)
 #define CT_KEPT 8
 static const int kept[CT_KEPT] = {4, 5, 6, 7, 8, 9, 10, 11};
 /* Those that may point to frames are not this function's to change. */
-#define ZERO_KEPT()                                                                                \
-    __asm__ volatile("mov r4, #0\n\tmov r5, #0\n\tmov r8, #0\n\tmov r9, #0\n\tmov r10, #0"         \
+#define FILL_KEPT(n)                                                                               \
+    __asm__ volatile("mov r4, %0\n\tmov r5, %0\n\tmov r8, %0\n\tmov r9, %0\n\tmov r10, %0"         \
                      :                                                                             \
-                     :                                                                             \
+                     : "i"(n)                                                                      \
                      : "r4", "r5", "r8", "r9", "r10")
 #endif
 
@@ -86,6 +88,7 @@ static const int kept[CT_KEPT] = {4, 5, 6, 7, 8, 9, 10, 11};
 #define MAX_FRAMES 64
 #define SIGNAL_STACK_SZ 65536u /* bytes */
 #define TRAP_FLAG 0x100        /* of the flags register: SIGTRAP after every instruction */
+#define BELOW_SP_SZ 256u       /* bytes; acosw() uses fewer */
 
 /* 0 where libc has no unwind tables, so that the trace of a thread's own stack breaks off there. */
 #ifdef __GLIBC__
@@ -124,7 +127,7 @@ static NOINLINE void yields(void)
 
 static NOINLINE void nests(void)
 {
-    ZERO_KEPT(); /* those of main differ */
+    FILL_KEPT(0);
     yields();
     yields();
     NO_TAIL_CALL();
@@ -173,6 +176,7 @@ static NOINLINE void resumes_under_steps(void)
 {
     SET_STEPPING(1);
     while (!run.co->is_end) {
+        FILL_KEPT(1); /* the coroutine's differ: one that a backtrace doesn't find is seen */
         resumes();
     }
     SET_STEPPING(0);
@@ -542,15 +546,28 @@ static int is_kept(const trace_t *trace)
     return !trace->has_kept || memcmp(call->kept, trace->kept, sizeof(trace->kept)) == 0;
 }
 
-static void look_from(uintptr_t pc, const place_t *place)
+/* Overwrites what is below SP, as a handler on the same stack does: no register is saved there. The
+ * kernel would spare the red zone of x86-64, where acosw() must not rely on it. */
+aco_attr_no_asan static void overwrite_below(uintptr_t sp)
+{
+    volatile unsigned char *below = (unsigned char *)sp - BELOW_SP_SZ;
+    for (size_t i = 0; i < BELOW_SP_SZ; i++) {
+        below[i] = 0x5a;
+    }
+}
+
+static void look_from(uintptr_t pc, uintptr_t sp, const place_t *place)
 {
     steps.cts[place - places]++;
+    if (is_acosw(place)) {
+        overwrite_below(sp);
+    }
     trace_by_cfi(&steps.trace, pc);
     steps.is_wrong = !is_right(&steps.trace, steps.side) || !is_kept(&steps.trace);
 }
 
 /* The instruction that comes next, or the breakpoint before it. */
-static void step_to(uintptr_t pc)
+static void step_to(uintptr_t pc, uintptr_t sp)
 {
     if (steps.is_jump) {
         steps.ct_jumps++;
@@ -559,7 +576,7 @@ static void step_to(uintptr_t pc)
     const place_t *place = place_before(pc + 1);
     steps.is_jump = place != NULL && is_jump_of_switch(pc);
     if (place != NULL && !steps.is_wrong) {
-        look_from(pc, place);
+        look_from(pc, sp, place);
     }
 }
 
@@ -572,7 +589,7 @@ static void on_trap(int signal_no, siginfo_t *info, void *context)
         registers[REG_EFL] &= ~(greg_t)TRAP_FLAG;
         registers[REG_EFL] |= is_stepping ? TRAP_FLAG : 0;
     } else if (is_stepping) {
-        step_to((uintptr_t)registers[REG_PC]);
+        step_to((uintptr_t)registers[REG_PC], (uintptr_t)registers[REG_STACK]);
     }
 }
 #else
@@ -582,7 +599,7 @@ static void on_trap(int signal_no, siginfo_t *info, void *context)
     (void)info;
     mcontext_t *registers = &((ucontext_t *)context)->uc_mcontext;
     if (is_stepping) {
-        step_to((uintptr_t)registers->pc);
+        step_to((uintptr_t)registers->pc, (uintptr_t)registers->sp);
     }
     registers->pc += BREAKPOINT_SZ;
 }

@@ -3,7 +3,8 @@
 #
 # Compiles and runs test_unwinding.c with whatever options make a compiler lay out frames, and
 # describe them to unwinders, in another way. On an arm64 that signs return addresses, with a
-# breakpoint before each instruction of the switch, from which the unwinder looks.
+# breakpoint before each instruction of the switch, from which the unwinder looks. And each line of
+# call-frame information in acosw() is needed.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
@@ -54,6 +55,34 @@ check() {
         (run_variant "$1" "$2" "$variant" "$objects") || failed=1
     done
     echo "${PROCESSOR:-$1 $2}: ${#VARIANTS[@]} variants of options"
+}
+
+# check_lines COMPILER WIDTH: each line of call-frame information in acosw(), taken out, is missed.
+# No optimizer may make registers of the two sides equal by chance.
+check_lines() {
+    local compile objects=$TMP/lines line lines
+    read -ra compile <<<"$1 $2 -O0"
+    rm -rf "$objects"
+    mkdir "$objects"
+    for source in aco.c tests/{harness,no_inline,test_unwinding}.c; do
+        must "$1 $2: $source does not compile" "${compile[@]}" -std=gnu99 \
+            -fasynchronous-unwind-tables "${CMOCKA[@]}" -I. -c "$source" \
+            -o "$objects/$(basename "$source").o"
+    done
+    "${compile[@]}" -I. -E -P acosw.S | tr ';' '\n' >"$TMP/acosw.s"
+    mapfile -t lines < <(awk '/^ *acosw:/ { is_acosw = 1 } /\.cfi_endproc/ { is_acosw = 0 }
+                              is_acosw && /\.cfi_(adj|def|esc|off|rel|rest)/ { print NR }' \
+        "$TMP/acosw.s")
+    ((${#lines[@]} > 10)) || fail "$1 $2: no call-frame information found"
+    for line in "${lines[@]}"; do
+        sed "${line}d" "$TMP/acosw.s" >"$TMP/fault.s"
+        must "$1 $2: $TMP/fault.s does not link" "${compile[@]}" "$TMP/fault.s" "$objects"/*.o \
+            -o "$TMP/program" "${CMOCKA[@]}" -lpthread -lm
+        if timeout 60 "$TMP/program" >"$TMP/said" 2>&1; then
+            fail "$1 $2: not missed: $(sed -n "${line}p" "$TMP/acosw.s")"
+        fi
+    done
+    echo "$1 $2: ${#lines[@]} lines of call-frame information in acosw(), each missed if it is taken out"
 }
 
 # put_breakpoints ALL: puts a breakpoint before each instruction of the inline assembly that has the
@@ -108,6 +137,7 @@ check_signed() {
 
 failed=0
 on_each_native check gcc clang
+on_each_native check_lines gcc
 on_each_foreign check
 on_each_foreign check_signed
 ((failed == 0))
