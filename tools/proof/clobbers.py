@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """
-Checks the clobbers of the inline switch: its list, as the preprocessor leaves it, must name each
-register that the compiler may keep a value in, but those that the switch keeps and those that its
-operands are in. The ABI of the processor says which these are: the tables here do not come from
-aco.h. docs/proof.md, "Why the inline switch follows", has the argument.
+Checks the clobbers of the inline switch: its statement, as the preprocessor leaves it, must name
+each register that the compiler may keep a value in, but those that the switch keeps: in the list of
+clobbers, or as that of an operand which the statement reads and writes. A compiler takes a mere
+input to be unchanged. The ABI of the processor says which registers these are: the tables here do
+not come from aco.h. docs/proof.md, "Why the inline switch follows", has the argument.
 
-Each name in aco.h is also taken out once, which must be seen in one of the ways to compile.
+Each name in aco.h is also taken out once, and each operand is taken for an input, which must be
+seen in one of the ways to compile.
 
 usage: clobbers.py HEADER USER <COMMANDS
   HEADER    aco.h
@@ -63,10 +65,11 @@ ABI: dict[str, dict[str, set[str]]] = {
         "__thumb__": {"r11"},  # which points to frames in arm code, as r7 does in thumb code
     },
 }
-OPERANDS = {"__x86_64__": {"rdi", "rsi"}, "__i386__": {"eax", "ecx"}, "__aarch64__": {"x0", "x1"},
-            "__riscv": {"a0", "a1"}, "__arm__": {"r0", "r1"}}
+# The constraints of operands -> their registers; elsewhere the variables are bound to some.
+CONSTRAINTS = {"__x86_64__": {"D": "rdi", "S": "rsi"}, "__i386__": {"a": "eax", "c": "ecx"}}
 LEAVES = r"jmp[lq]? \*|\bbr x17|\bjr t2|\bbx r12"  # a switch, in the template of its statement
 NAME = r'"(\w+(?:\(\d\))?)"'  # of a register, as a whole literal
+OPERAND = r'"(\+\w)"(?=\((?:aco_i_)?(?:from|to)\))'  # the constraint of one
 
 
 class Incomplete(Exception):
@@ -86,7 +89,7 @@ def needed(macros: set[str]) -> set[str]:
         names -= X87
     if processor == "__arm__" and "__thumb__" not in macros:
         names |= {"r7"}
-    return names - OPERANDS[processor]
+    return names
 
 
 def split_statement(text: str) -> list[str]:
@@ -103,15 +106,25 @@ def split_statement(text: str) -> list[str]:
     raise Incomplete("a statement without an end")
 
 
+def registers_of(operands: str, processor: str, text: str) -> list[str]:
+    """The registers of operands that are read and written; a mark behind a constraint is kept."""
+    bound = dict(re.findall(r'(\w+) __asm__\("(\w+)"\)', text))
+    registers = CONSTRAINTS.get(processor, {})
+    return [registers.get(letter, bound.get(variable, "")) + mark
+            for letter, mark, variable in re.findall(r'"\+(\w)([^"]*)"\s*\((\w+)\)', operands)]
+
+
 def read(preprocessed: str) -> tuple[set[str], list[list[str]]]:
-    """The macros, and the clobbers of each inline switch, in the preprocessor's output with -dD."""
+    """The macros, and the registers that each inline switch names, in the preprocessor's output
+    with -dD."""
     macros = set(re.findall(r"^#define (\w+)", preprocessed, re.MULTILINE))
     text = re.sub(r"^#.*$", "", preprocessed, flags=re.MULTILINE)
     lists = []
     for match in re.finditer(r"__asm__ volatile\(", text):
         template, *rest = split_statement(text[match.end():])
         if re.search(LEAVES, template):
-            lists.append(re.findall(r'"([^"]*)"', rest[2]))
+            lists.append(registers_of(rest[0], processor_of(macros), text)
+                         + re.findall(r'"([^"]*)"', rest[2]))
     return macros, lists
 
 
@@ -119,19 +132,21 @@ def read(preprocessed: str) -> tuple[set[str], list[list[str]]]:
 
 
 def mark(header: str) -> tuple[str, list[str]]:
-    """The header with each name of a register, where it stands as a literal, followed by a number;
-    and the names by that. The variables of operands are bound to registers by __asm__("...")."""
+    """The header with each name of a register, where it stands as a literal, and each constraint
+    of an operand followed by a number; and these by that. The variables of operands are bound to
+    registers by __asm__("...")."""
     known = {"memory", "r7"}.union(*(names for parts in ABI.values() for names in parts.values()))
     names: list[str] = []
 
     def number(match: re.Match[str]) -> str:
-        if match[1] not in known:
+        name = match[1] or match[2]
+        if match[1] and name not in known:
             return match[0]
-        names.append(match[1])
-        return f'"{match[1]}@{len(names) - 1}"'
+        names.append(name)
+        return f'"{name}@{len(names) - 1}"'
 
     text = re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL)
-    return re.sub(rf"(?<!__asm__\(){NAME}", number, text), names
+    return re.sub(rf"(?<!__asm__\(){NAME}|{OPERAND}", number, text), names
 
 
 def preprocess(command: list[str], header: str, user: Path) -> tuple[set[str], list[list[str]]]:
@@ -151,7 +166,7 @@ def check(what: str, macros: set[str], lists: list[list[str]]) -> None:
         raise Incomplete(f"{what}: no inline switch")
     for names in lists:
         if missing := sorted(needed(macros) - set(names)):
-            raise Incomplete(f"{what}: not named as clobbered: {' '.join(missing)}")
+            raise Incomplete(f"{what}: not named as changed: {' '.join(missing)}")
         if unknown := sorted(set(names) - needed(macros)):
             raise Incomplete(f"{what}: named, and not known to the ABI: {' '.join(unknown)}")
 

@@ -283,8 +283,11 @@ class Machine:
         self.exit_at = exit_at
         self.executed: dict[int, int] = {}  # offset of an instruction -> its bytes
         self.stack_checks = 0
+        self.steady_checks = 0
         self.stack_use = 0  # bytes
         self.red_zone = 0  # bytes below SP that are counted on
+        self.steady: list[range] = []  # code in which SP is one of
+        self.steady_at: list[z3.BitVecRef] = []
         self.never_return: list[z3.BitVecRef] = []  # functions at which a path is given up
         self.aligned: z3.BitVecRef | None = None  # what is rounded down to a multiple of 16
 
@@ -336,6 +339,10 @@ class Machine:
             raise NotProved(f"C3: SP points at {region.name}{offset:+d}, which is no stack in use")
         if offset % self.processor.sp_alignment:
             raise NotProved(f"C3: SP points at {region.name}{offset:+d}, which is not aligned")
+        if any(state.pc in code for code in self.steady):
+            if not any(self.locate(sp) == (region, offset) for sp in self.steady_at):
+                raise NotProved(f"X9: SP points at {region.name}{offset:+d} in the inline switch")
+            self.steady_checks += 1
         self.stack_checks += 1
         self.stack_use = max(self.stack_use, -offset)
         forget_below(state, region.name, offset - self.red_zone)

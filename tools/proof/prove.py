@@ -186,10 +186,16 @@ class Proof:
     def run(self, machine: Machine, start: State) -> list[State]:
         states = machine.run(start)
         self.tally.paths += len(states)
-        self.tally.claims["C3"] += machine.stack_checks
+        self.tally.claims.update(C3=machine.stack_checks, X9=machine.steady_checks)
         self.tally.executed |= machine.executed
         self.tally.stack_use = max(self.tally.stack_use, machine.stack_use)
         return states
+
+    def run_switch(self, machine: Machine, start: State, to_sp: z3.BitVecRef) -> list[State]:
+        """Inline, SP is as at the start, or that of the coroutine gone to."""
+        machine.steady = [range(site.begin, site.end) for site in self.sites if site.end]
+        machine.steady_at = [start.regs[self.processor.sp], to_sp]
+        return self.run(machine, start)
 
     # -- Memory
 
@@ -242,7 +248,8 @@ class Proof:
         to_stack = Region("to_stack", self.symbol("to.SP"), range(self.processor.word), (), True)
         regions = [self.record("from", True), self.record("to", False), self.stack("stack"),
                    to_stack]
-        return self.run(self.image.machine(regions, self.symbol("to.RETADDR")), call)
+        machine = self.image.machine(regions, self.symbol("to.RETADDR"))
+        return self.run_switch(machine, call, self.symbol("to.SP"))
 
     def start_coming_back(self, second: Site, away: State) -> State:
         """Only reg[] of `from`, its stack and the path taken are known from before."""
@@ -260,7 +267,7 @@ class Proof:
         word = self.processor.word
         saved_sp = content(later, "from", self.index["SP"] * word, word)
         forget_below(later, "stack", machine.locate(saved_sp)[1])
-        return self.run(machine, later)
+        return self.run_switch(machine, later, saved_sp)
 
     # -- Claims
 
@@ -579,7 +586,7 @@ def prove_object(path: Path, options: argparse.Namespace) -> bool:
     except NotProved as error:
         print(f"{path.name}: NOT PROVED: {error}")
         return False
-    claims = " ".join(f"{name}:{n}" for name, n in sorted(tally.claims.items()))
+    claims = " ".join(f"{name}:{n}" for name, n in sorted(tally.claims.items()) if n)
     control = "shared" if proof.shares_control else "own"
     print(f"{path.name}: proved for {image.processor.name}, {control} control words: "
           f"{', '.join(site.name for site in proof.sites)}; {sum(tally.executed.values())} bytes, "

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The inline switch names as clobbered every register that a compiler may keep a value in, on each
-# processor and with whatever options give a compiler more of them; and each name in each of these
-# lists, taken out, is missed. Only preprocessors run, so this needs none of the processors.
+# processor and with whatever options give a compiler more of them, or has it as an operand that it
+# reads and writes; and each name in each of these lists, taken out, is missed, as is each operand
+# taken for an input. Only preprocessors run, so this needs none of the processors.
 
 # shellcheck source=tests/harness.sh
 . tests/harness.sh

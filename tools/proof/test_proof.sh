@@ -167,15 +167,22 @@ check_inline_faults_-fPIC() {
 }
 
 check_inline_faults_-fno-pic() {
-    local named=rdx pad="s/^\\t*endbr64//"
+    local named=rdx pad="s/^\\t*endbr64//" operand='"+D"([a-z_]*)' from=rdi
+    local push='push %rdx; pop %rdx'
     case $NAME in
-    -m32) named=edx pad="s/^\\t*endbr32//" ;;
-    arm64) named=v9 pad="s/hint.#*36//" ;;
+    -m32) named=edx pad="s/^\\t*endbr32//" operand='"+a"([a-z_]*)' from=eax push=${push//r/e} ;;
+    arm64)
+        named=v9 pad="s/hint.#*36//" operand='"+r"(aco_i_from)' from=x0
+        push='str x2, [sp, -16]!; ldr x2, [sp], 16'
+        ;;
     esac
+    reject_inline "operand an input only" "C2.0: $from is" \
+        "s/: \($operand\), \(\"[^:]*\):/: \2: \1/; s/\"+\(.\"([a-z_]*)\) *:/\"\1 :/" source
     reject_inline "register not named" "C2.0: " "s/\"$named\",//" source
     [[ "$NAME" != -m64 ]] || reject_inline "MMX not named" "C2.0: .* mm7" 's/"mm7"/"mm6"/' source
     reject_inline "no landing pad" "X7: .from. has no landing pad" \
         "/^inline_.*_begin/,/^inline_.*_end/{$pad}"
+    reject_inline "pushes and pops" "X9: SP points at .*stack-" "s/^inline_1_begin:/&\n$push/"
     [[ "${COMPILE[*]}" != "gcc -m64" ]] || check_ferry_faults
 }
 
