@@ -1125,9 +1125,13 @@ ACO_NORETURN void aco_i_assert_failed(const char *text, const char *file, int li
  * It is fast for two reasons: without calls and returns, the processor predicts return addresses
  * correctly; and only live registers are saved. Two things keep it correct. First, a function that
  * contains it must not use the red zone of x86-64, the bytes below the stack pointer, so it must
- * not be a leaf: the cold paths are calls, but no tail calls, and the pointers that they depend on
- * are laundered, so that no compiler can prove the calls dead. Second, memory is clobbered, so the
- * compiler reads fields of coroutines anew after a switch.
+ * not be a leaf: the cold paths are calls, but no tail calls, and no compiler can prove them dead.
+ * In aco_i_continue() that needs a laundered pointer, as the caller may have tested the same; where
+ * a coroutine suspends itself, `wakes` is read after the switch. Second, memory is clobbered, so
+ * the compiler reads fields of coroutines anew after a switch.
+ *
+ * The other pointers are laundered in defence of what is tested and of registers: a compiler that
+ * takes one for equal to another value may drop a test for misuse, or let a switch wait for a load.
  */
 
 /* Begins functions that are inline here, and that the library exports under the same names. */
@@ -1138,10 +1142,11 @@ ACO_NORETURN void aco_i_assert_failed(const char *text, const char *file, int li
 /* Begins functions that are inline here, and that the library does not export. */
 #define ACO_INLINE_ONLY static inline __attribute__((ACO_ALWAYS unused))
 
-/* Tells the compiler that the coroutine in the variable `co` runs, so that it does not load
- * aco_gtls_co. It would load it from an address that it computed before the switch, which is that
- * of another thread if the coroutine was handed over. clang uses the older one of two equal values,
- * and gcc the cheaper one: a register after a cast, instead of memory. */
+/* Tells the compiler that the coroutine in the variable `co` runs, so that it need not load
+ * aco_gtls_co. It may load it from an address that it computed before the switch, which is that of
+ * another thread if the coroutine was handed over. This makes that rarer, and aco_threads.h says
+ * what is sure: clang 19 still loads in loops. clang uses the older one of two equal values, and
+ * gcc the cheaper one: a register after a cast, instead of memory. */
 #ifdef __clang__
 #define ACO_ASSUME_RUNNING(co)                                                                     \
     do {                                                                                           \
@@ -1299,6 +1304,7 @@ ACO_INLINE void aco_i_suspend(const char *call, aco_t *co)
     ACO_ASSUME_RUNNING(co);
     if (aco_unlikely(co->wakes)) {
         aco_i_wake(co);
+        ACO_ASSUME_RUNNING(co);
     }
 }
 
@@ -1344,6 +1350,7 @@ ACO_INLINE void aco_yield_to(aco_t *co)
     ACO_ASSUME_RUNNING(self);
     if (aco_unlikely(self->wakes)) {
         aco_i_wake(self);
+        ACO_ASSUME_RUNNING(self);
     }
 }
 

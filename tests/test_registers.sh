@@ -3,7 +3,7 @@
 #
 # Compiles and runs registers.c, which keeps values alive across the switch, with all options that
 # make a compiler use registers and stack in another way. Variants with AVX-512 are compiled, and
-# their assembly is read.
+# their assembly is read; so are functions that would use their red zone if they could.
 # parts: x86_64 i386 arm64 riscv64 arm thumb
 # seconds: 45 40 20 20 20 20
 
@@ -143,6 +143,21 @@ read_avx512() {
     echo "$cc ${AVX512[*]}: compiled and read, not run"
 }
 
+# A copying coroutine's red zone is not saved, and the switch may call: nothing may lie below SP.
+read_red_zone() {
+    local cc=$1 level
+    for level in -O1 -O2 -O3 -Os; do
+        must "$cc $level: red_zone.c does not compile" "$cc" "$level" "${C_WARNINGS[@]}" -I. \
+            -Iextra/value -S tests/programs/red_zone.c -o "$TMP/red_zone.s"
+        [[ "$(grep -cE 'jmpq?\s+\*' "$TMP/red_zone.s")" -ge 5 ]] ||
+            fail "$cc $level: not the switches that are to be read"
+        if grep -nE -e '-[0-9]+\(%rsp\)' "$TMP/red_zone.s" >&2; then
+            fail "$cc $level: a function with the inline switch uses its red zone"
+        fi
+    done
+    echo "$cc: no red zone around the switch"
+}
+
 # The inline switch is written in the other syntax than the compiler writes here.
 run_intel() {
     run_variant "$1" "" "$2 -O2 -masm=intel" 1
@@ -198,7 +213,7 @@ for cc in "${FOUND[@]}"; do
         (run_intel "$cc" "$width") || failed=1
         (run_without_floating_point "$cc" "$width") || failed=1
     done
-    [[ -n $PART && $PART != x86_64 ]] || (read_avx512 "$cc") || failed=1
+    [[ -n $PART && $PART != x86_64 ]] || (read_avx512 "$cc" && read_red_zone "$cc") || failed=1
 done
 for name in "${FOREIGN[@]}"; do
     read -ra RUN <<<"${EMULATOR[$name]}"

@@ -82,7 +82,7 @@ check_lines() {
             fail "$1 $2: not missed: $(sed -n "${line}p" "$TMP/acosw.s")"
         fi
     done
-    echo "$1 $2: ${#lines[@]} lines of call-frame information in acosw(), each missed if it is taken out"
+    echo "$1 $2: ${#lines[@]} lines of call-frame information, each missed if taken out"
 }
 
 # put_breakpoints ALL: puts a breakpoint before each instruction of the inline assembly that has the

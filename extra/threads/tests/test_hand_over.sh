@@ -36,6 +36,26 @@ check_shared() {
     echo "$cc $* -fPIC: all is well"
 }
 
+# Position-independent code that has yielded knows who runs: it doesn't look that up anew. Programs
+# must not rely on it, as compilers may still load it from an address that they have kept.
+check_known() {
+    must "$1 $2: does not compile" "$1" "$2" -std=gnu99 -O2 -fPIC -I. -S "$TMP/known.c" \
+        -o "$TMP/known.s"
+    if awk '/^(once|to):/ { has_switched = 0 } /jmp[lq]?[ \t]+\*/ { has_switched = 1 }
+            has_switched && /aco_gtls_co|tls_get_addr/' "$TMP/known.s" | grep . >&2; then
+        fail "$1 $2: looks up who runs after a yield"
+    fi
+    [[ $(grep -cE 'jmp[lq]?\s+\*' "$TMP/known.s") -ge 3 ]] || fail "$1 $2: no switch is read"
+    echo "$1 $2 -fPIC: who runs is known after a yield"
+}
+
+cat >"$TMP/known.c" <<'END'
+#include "aco.h"
+aco_t *once(void) { aco_yield(); return aco_get_co(); }
+aco_t *to(aco_t *co) { aco_yield_to(co); return aco_get_co(); }
+END
+on_each_native check_known gcc clang
+
 find_compilers gcc clang
 for cc in "${FOUND[@]}"; do
     check "$cc" -O1 -g -fsanitize=thread
