@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 # The number of the mutant that runs, 0 for none. Each file defines it, as each may be the only one.
 CHOICE = """\
-#ifndef ACO_MUTANT_NAME
+#if !defined(ACO_MUTANT_NAME) && !defined(__ASSEMBLER__)
 #define ACO_MUTANT_NAME "ACO_MUTANT="
 #ifdef __cplusplus
 extern "C" {
