@@ -327,9 +327,16 @@ static void one_moved_with_frames_cant_run(void **state)
     b.co = make_co(in, works, &b);
     aco_resume(a.co);
     aco_resume(b.co);
+    const char *rule = "its share stack or reg[ACO_REG_IDX_SP] was changed while frames were saved";
     a.co->share_stack = other;
-    expect_abort(resume, a.co, "aco_resume", "was changed while frames were saved");
+    expect_abort(resume, a.co, "aco_resume", rule);
     a.co->share_stack = in->stack;
+    char *sp = (char *)a.co->reg[ACO_REG_IDX_SP];
+    for (int words = -2; words <= 2; words += 4) {
+        a.co->reg[ACO_REG_IDX_SP] = sp + words * ACO_WORD;
+        expect_abort(resume, a.co, "aco_resume", rule);
+    }
+    a.co->reg[ACO_REG_IDX_SP] = sp;
     aco_destroy(a.co);
     aco_destroy(b.co);
     aco_share_stack_destroy(other);

@@ -225,6 +225,23 @@ static void save_stack_and_statistics_stay(void **state)
     aco_destroy(other);
 }
 
+static void one_moved_after_that_counts_where_it_is(void **state)
+{
+    const instance_t *in = (const instance_t *)*state;
+    aco_share_stack_t *stack = aco_share_stack_new(0), *other = aco_share_stack_new(16384);
+    progress_t progress = {0, 0};
+    aco_t *co = aco_create(in->main_co, stack, 0, counts_three_steps, &progress);
+    aco_resume(co);
+    reset_by_call(co);
+    co->share_stack = other;
+    assert_int_equal(aco_status(co), ACO_STATUS_INIT);
+    aco_resume(co);
+    assert_int_equal(other->ct_coroutines, 1);
+    aco_share_stack_destroy(stack);
+    aco_share_stack_destroy(other);
+    aco_destroy(co);
+}
+
 static void rounds_upward(void)
 {
     int *mode = (int *)aco_get_arg();
@@ -286,6 +303,7 @@ int main(void)
         instance_test(one_that_is_evicted_before_it_starts_again),
         instance_test(the_owner_gives_up_its_stack),
         instance_test(save_stack_and_statistics_stay),
+        instance_test(one_moved_after_that_counts_where_it_is),
         instance_test(control_words_are_the_first_ones),
         instance_test(by_another_coroutine),
     };
