@@ -318,6 +318,9 @@ static void one_moved_before_its_start_counts_where_it_is(void **state)
     }
 }
 
+static const char changed[] =
+    "its share stack or reg[ACO_REG_IDX_SP] was changed while frames were saved";
+
 static void one_moved_with_frames_cant_run(void **state)
 {
     const instance_t *in = (const instance_t *)*state;
@@ -327,19 +330,29 @@ static void one_moved_with_frames_cant_run(void **state)
     b.co = make_co(in, works, &b);
     aco_resume(a.co);
     aco_resume(b.co);
-    const char *rule = "its share stack or reg[ACO_REG_IDX_SP] was changed while frames were saved";
     a.co->share_stack = other;
-    expect_abort(resume, a.co, "aco_resume", rule);
+    expect_abort(resume, a.co, "aco_resume", changed);
     a.co->share_stack = in->stack;
-    char *sp = (char *)a.co->reg[ACO_REG_IDX_SP];
-    for (int words = -2; words <= 2; words += 4) {
-        a.co->reg[ACO_REG_IDX_SP] = sp + words * ACO_WORD;
-        expect_abort(resume, a.co, "aco_resume", rule);
-    }
-    a.co->reg[ACO_REG_IDX_SP] = sp;
     aco_destroy(a.co);
     aco_destroy(b.co);
     aco_share_stack_destroy(other);
+}
+
+/* With so few frames that they are copied inline. */
+static void nor_can_one_with_another_stack_pointer(void **state)
+{
+    const instance_t *in = (const instance_t *)*state;
+    aco_t *a = make_co(in, yields_for_ever, NULL), *b = make_co(in, yields_for_ever, NULL);
+    aco_resume(a);
+    aco_resume(b);
+    char *sp = (char *)a->reg[ACO_REG_IDX_SP];
+    for (int words = -2; words <= 2; words += 4) {
+        a->reg[ACO_REG_IDX_SP] = sp + words * ACO_WORD;
+        expect_abort(resume, a, "aco_resume", changed);
+    }
+    a->reg[ACO_REG_IDX_SP] = sp;
+    aco_destroy(a);
+    aco_destroy(b);
 }
 
 static void a_copy_of_a_share_stack_serves(void **state)
@@ -571,6 +584,7 @@ int main(void)
         instance_test(a_copy_may_outlive_its_share_stack),
         instance_test(one_moved_before_its_start_counts_where_it_is),
         instance_test(one_moved_with_frames_cant_run),
+        instance_test(nor_can_one_with_another_stack_pointer),
         instance_test(a_copy_of_a_share_stack_serves),
         instance_test(another_parent_may_be_set),
         instance_test(a_thread_need_not_be_prepared),
