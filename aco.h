@@ -997,7 +997,11 @@ docs/porting.md says how"
 /* C++ programs may ask for warnings about C casts and about 0 as a null pointer. */
 #ifdef __cplusplus
 #define ACO_CAST(type, ptr) static_cast<type>(ptr)
-#define ACO_NULL __null /* C++98 has no nullptr */
+#if __cplusplus >= 201103L
+#define ACO_NULL nullptr
+#else
+#define ACO_NULL __null
+#endif
 #else
 #define ACO_CAST(type, ptr) ((type)(ptr))
 #define ACO_NULL NULL
