@@ -94,7 +94,10 @@ static int64_t ask_wait_limit(int fd, fd_t *entry, int is_output, const loop_t *
     aco_i_lock_fd(entry); /* whose holder may set O_NONBLOCK for a moment */
     int flags = aco_i_libc.fcntl(fd, F_GETFL);
     aco_i_unlock_fd(entry);
-    if (flags < 0 || (flags & O_NONBLOCK) != 0) {
+    if (flags < 0) {
+        return NO_DEADLINE; /* it was closed meanwhile, which the wait tells */
+    }
+    if ((flags & O_NONBLOCK) != 0) {
         return 0;
     }
     int64_t timeout = timeout_of(fd, is_output ? SO_SNDTIMEO : SO_RCVTIMEO);
