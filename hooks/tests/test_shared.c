@@ -387,11 +387,14 @@ static void jump(int number)
     siglongjmp(before_wait, number);
 }
 
+/* On a busy machine, the signal may come before the task waits: then it jumps, and tries again. */
 static void *jumps(void *arg)
 {
+    static useconds_t after = 1000;
     signal(SIGALRM, jump);
-    if (sigsetjmp(before_wait, 1) == 0) {
-        ualarm(1000, 0);
+    if (sigsetjmp(before_wait, 1) == 0 || after < 500000) {
+        after *= 2;
+        ualarm(after, 0);
         pause();
     }
     return arg;
