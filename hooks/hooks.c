@@ -7,6 +7,7 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 extern HIDDEN hook_t aco_i_first_hook[] __asm__("__start_aco_hooks");
 extern HIDDEN hook_t aco_i_behind_hooks[] __asm__("__stop_aco_hooks");
@@ -114,8 +115,18 @@ void aco_i_begin_child(void)
     begin_child();
 }
 
+/* A static program has no table in which libc's functions are found: each hook would fail. */
+static void end_static_program(void)
+{
+    fputs("aco_hooks: a program linked with -static has no hooks: link dynamically\n", stderr);
+    abort();
+}
+
 static __attribute__((constructor)) void start(void)
 {
+    if (find("read") == NULL) {
+        end_static_program();
+    }
     for (const hook_t *hook = aco_i_first_hook; hook < aco_i_behind_hooks; hook++) {
         if (hook->real != NULL) {
             aco_i_find_real(hook->name, hook->real);
