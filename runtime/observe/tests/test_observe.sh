@@ -446,7 +446,7 @@ profile_foreign() {
 check_profile_part() {
     COMMAND=${CC%% *}
     build profile_sample "$COMMAND" -O2 -DPROFILE_HZ=1000
-    profiles shares 5000 1
+    profiles shares 15000 1
     check_shares 100
     profiles shares 2000 2
     (($(samples '^a:half;.*;burns ') && $(samples '^does_a_fifth;.*;burns '))) ||
