@@ -302,8 +302,9 @@ ssize_t aco_sendfile(int fd, int in, int64_t *offset, size_t sz);
 int aco_connect(int fd, const struct sockaddr *addr, socklen_t addr_sz);
 int aco_shutdown(int fd, int how);
 
-/* Accepts a connection. Does not set O_NONBLOCK: set it on a listener that other processes share,
- * and wait by aco_wait_fd(); or else one of them may take the connection, and the thread waits. */
+/* Accepts a connection. Other processes and plain threads may accept from the same listener, too,
+ * unless it is from aco_listen() in this process, or io_uring is refused: then the thread may wait.
+ * Set O_NONBLOCK there, and wait by aco_wait_fd(). */
 int aco_accept4(int fd, struct sockaddr *addr, socklen_t *addr_sz, int flags);
 
 /* Closes a descriptor. Before its number can be used again, the waits for it end in all threads:

@@ -200,6 +200,9 @@ struct loop_s {
     size_t ct_timers, timers_sz;
     int epoll_fd, event_fd;
     int timer_fd;              /* < 0: the loop is not embedded in another one */
+    int ring_fd;               /* io_uring's; < 0: there is none */
+    int lacks_ring;            /* io_uring is refused, or the program has closed ring_fd */
+    struct aco_i_ring_s *ring; /* NULL: not needed so far, or refused */
     int (*at_end)(void);       /* called when its thread ends; see aco_i_own_loop() */
     int has_descriptors;       /* its epoll_fd watches some, or did */
     struct aco_i_fd_s *cached; /* waits rely on earlier answers of the kernel about these */

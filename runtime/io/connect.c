@@ -163,6 +163,20 @@ ssize_t aco_sendfile(int fd, int in, int64_t *offset, size_t sz)
 
 /* ==== Connections ============================================================================ */
 
+/* Accepts what poll() has reported, although somebody else may have taken it meanwhile, unless the
+ * listener is ours. */
+static int accept_now(const call_t *call)
+{
+    if (!call->entry->is_ours) {
+        int accepted = aco_i_ring_accept(call->fd, call->addr, call->addr_sz, call->flags);
+        if (accepted >= 0 || errno != ENOSYS) {
+            errno = errno == ECANCELED ? EAGAIN : errno;
+            return accepted;
+        }
+    }
+    return aco_i_libc.accept4(call->fd, call->addr, call->addr_sz, call->flags);
+}
+
 static ssize_t try_accept(call_t *call)
 {
     if (socket_option(call->fd, SO_ACCEPTCONN) != 1) {
@@ -170,9 +184,11 @@ static ssize_t try_accept(call_t *call)
                                   call->flags); /* fails at once */
     }
     aco_i_lock_fd(call->entry); /* no other task may accept between poll() and accept4() */
-    int result = events_now(call->fd, POLLIN);
-    if (result > 0) {
+    int result = events_now(call->fd, POLLIN | POLLRDHUP);
+    if ((result & POLLRDHUP) != 0) { /* a listener that was shut down: the call fails at once */
         result = aco_i_libc.accept4(call->fd, call->addr, call->addr_sz, call->flags);
+    } else if (result > 0) {
+        result = accept_now(call);
     } else if (result == 0) {
         errno = EAGAIN;
         result = -1;
@@ -202,27 +218,33 @@ int aco_accept4(int fd, struct sockaddr *addr, socklen_t *addr_sz, int flags)
     return aco_i_accept(fd, addr, addr_sz, flags, 1);
 }
 
-/* Makes a system call with O_NONBLOCK set, as nothing else keeps connect() from waiting. */
-static ssize_t without_waiting(call_t *call, try_t try)
+/* Connects with O_NONBLOCK set for a moment, where io_uring is refused. */
+static int connect_by_flag(const call_t *call)
 {
     aco_i_lock_fd(call->entry);
     int flags = aco_i_libc.fcntl(call->fd, F_GETFL);
-    int is_blocking = flags >= 0 && (flags & O_NONBLOCK) == 0;
-    if (is_blocking) {
-        aco_i_libc.fcntl(call->fd, F_SETFL, flags | O_NONBLOCK);
-    }
-    ssize_t result = try(call);
+    aco_i_libc.fcntl(call->fd, F_SETFL, flags | O_NONBLOCK);
+    int result = aco_i_libc.connect(call->fd, call->addr, *call->addr_sz);
     KEEP_ERRNO();
-    if (is_blocking) {
-        aco_i_libc.fcntl(call->fd, F_SETFL, flags);
-    }
+    aco_i_libc.fcntl(call->fd, F_SETFL, flags);
     aco_i_unlock_fd(call->entry);
     return result;
 }
 
-static ssize_t do_connect(call_t *call)
+/* As connect() with O_NONBLOCK. */
+static int connect_now(const call_t *call)
 {
-    return aco_i_libc.connect(call->fd, call->addr, *call->addr_sz);
+    int flags = aco_i_libc.fcntl(call->fd, F_GETFL);
+    if (flags < 0 || (flags & (O_NONBLOCK | O_PATH)) != 0) {
+        return aco_i_libc.connect(call->fd, call->addr, *call->addr_sz);
+    }
+    int result = aco_i_ring_connect(call->fd, call->addr, *call->addr_sz);
+    if (result < 0 && errno == ECANCELED) {
+        errno = socket_option(call->fd, SO_DOMAIN) == AF_UNIX ? EAGAIN : EINPROGRESS;
+    } else if (result < 0 && errno == ENOSYS) {
+        result = connect_by_flag(call);
+    }
+    return result;
 }
 
 /* A coroutine of libaco_compat connects for as long as one of libco. Returns whether it does. */
@@ -249,7 +271,7 @@ static int wait_for_connection(call_t *call, moment_t since)
     int failure = socket_option(call->fd, SO_ERROR);
     if (failure > 0) {
         if (failure != ECONNRESET) {
-            without_waiting(call, do_connect); /* so that the socket may connect again */
+            connect_now(call); /* so that the socket may connect again */
         }
         errno = failure;
     }
@@ -283,7 +305,7 @@ int aco_connect(int fd, const struct sockaddr *addr, socklen_t addr_sz)
     }
     for (int before = errno;;) {
         moment_t moment = aco_i_moment(call.entry);
-        if (without_waiting(&call, do_connect) == 0) {
+        if (connect_now(&call) == 0) {
             errno = before;
             return 0;
         }

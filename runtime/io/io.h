@@ -79,4 +79,14 @@ HIDDEN void aco_i_end_helpers(runtime_t *runtime);
 /* Counts the idle ones, roughly. */
 HIDDEN size_t aco_i_ct_idle_helpers(const runtime_t *runtime);
 
+/* ---- ring.c ---- */
+
+/* As accept4() and connect(), in a task, but they don't wait: then errno is ECANCELED, and a
+ * connection may be under way by itself. ENOSYS: io_uring is refused, and nothing was tried. */
+HIDDEN int aco_i_ring_accept(int fd, struct sockaddr *addr, socklen_t *addr_sz, int flags);
+HIDDEN int aco_i_ring_connect(int fd, const struct sockaddr *addr, socklen_t addr_sz);
+
+/* Gives back the ring of a loop, if it has one. */
+HIDDEN void aco_i_end_ring(loop_t *loop);
+
 #endif

@@ -72,6 +72,7 @@ static void begin_child(void)
             close_one(&loop->event_fd);
             close_one(&loop->epoll_fd);
             close_one(&loop->timer_fd);
+            close_one(&loop->ring_fd);
         }
     }
     *link = all.parents;

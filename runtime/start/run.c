@@ -83,6 +83,7 @@ static void end_loop(loop_t *loop)
         aco_destroy(loop->main_co);
     }
     aco_i_release(loop->timers);
+    aco_i_end_ring(loop);
 }
 
 /* Called when nothing is left that might wake the loop. */
@@ -275,7 +276,7 @@ static runtime_t *new_runtime(const aco_run_options_t *o)
         loop_t *loop = &runtime->loops[i];
         loop->runtime = runtime;
         loop->index = i;
-        loop->event_fd = loop->epoll_fd = loop->timer_fd = -1;
+        loop->event_fd = loop->epoll_fd = loop->timer_fd = loop->ring_fd = -1;
         loop->trim_at = NO_DEADLINE;
         loop->enter = aco_i_enter_task;
     }
