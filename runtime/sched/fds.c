@@ -332,7 +332,8 @@ static aco_task_t *look_again(fd_t *entry)
 static void end_close(fd_t *entry)
 {
     if (!lock_to_close(entry)) {
-        __atomic_store_n(&entry->missed_close, 1, __ATOMIC_SEQ_CST);
+        __atomic_store_n(&entry->missed_close, 1, __ATOMIC_RELAXED);
+        __sync_synchronize(); /* the holder frees the lock, then looks at the flag */
         if (!lock_to_close(entry)) {
             return;
         }
