@@ -24,6 +24,9 @@
  *     with ECANCELED once the task was cancelled; pthread_ functions return these. But
  *     pthread_mutex_lock(), pthread_rwlock_rdlock() and _wrlock(), which have no time limit, wait
  *     in any case: hardly any caller would notice that it does not have the lock.
+ *     aco_hooks_on_deadline() chooses another answer for a library.
+ *   - Writes to regular files, fsync() and fdatasync() end in any case, too: a part may have been
+ *     written, and databases take a failure for a broken file.
  *   - A wait for a futex, by syscall(), does the same: without a time limit it waits in any case.
  *   - Mutexes, rwlocks and semaphores belong to tasks, so one that is held over a wait never stops
  *     the thread. Tasks get them in the order in which they came; threads may overtake them.
@@ -70,6 +73,29 @@ int aco_hooks_own_keys(const char *libraries);
 
 /* The same as aco_hooks_own_keys(), but replaces the list; "": no library has keys of its own. */
 int aco_hooks_set_own_keys(const char *libraries);
+
+/* Answers to a call of a task whose deadline has passed, or that was cancelled. */
+typedef enum {
+    ACO_HOOKS_ERROR,      /* it fails with ETIMEDOUT or ECANCELED */
+    ACO_HOOKS_LOCKS_WAIT, /* waits for mutexes, rwlocks, conditions, semaphores, futexes and
+                             threads go on; other calls fail so */
+    ACO_HOOKS_EINTR,      /* the same, but those fail with EINTR, each time */
+    ACO_HOOKS_WAIT        /* all waits go on */
+} aco_hooks_answer_t;
+
+/*
+ * Says how calls by libraries are answered when their task is late: many abort, or lose what they
+ * have, if a call fails as it never does in a thread. `libraries` has prefixes of file names,
+ * as for aco_hooks_own_keys(); the last answer for a name counts. At first, "libzmq libnanomsg" get
+ * ACO_HOOKS_EINTR, "libpython libnng libdb-" ACO_HOOKS_LOCKS_WAIT, "libuv libevent" ACO_HOOKS_WAIT,
+ * and all others ACO_HOOKS_ERROR; then the environment counts, such as
+ *
+ *     ACO_HOOKS_ON_DEADLINE="libzmq=error libfoo=EINTR libbar=wait libbaz=locks-wait"
+ *
+ * The library is that which calls the hook. Threads that libaco_pthreads makes tasks always get
+ * ACO_HOOKS_ERROR. Returns 0; or -1 with ENOMEM, or with EINVAL for NULL or an unknown answer.
+ */
+int aco_hooks_on_deadline(const char *libraries, aco_hooks_answer_t answer);
 
 #ifdef __cplusplus
 }

@@ -40,7 +40,7 @@ HOOK(int, mtx_trylock, (pthread_mutex_t * mutex), (mutex), thrd_error)
 HOOK(int, mtx_timedlock, (pthread_mutex_t * mutex, const struct timespec *time), (mutex, time),
      thrd_error)
 {
-    return result_of(pthread_mutex_timedlock(mutex, time));
+    return result_of(NESTED(pthread_mutex_timedlock(mutex, time)));
 }
 
 HOOK(int, mtx_unlock, (pthread_mutex_t * mutex), (mutex), thrd_error)
@@ -50,14 +50,14 @@ HOOK(int, mtx_unlock, (pthread_mutex_t * mutex), (mutex), thrd_error)
 
 HOOK(int, cnd_wait, (pthread_cond_t * cond, pthread_mutex_t *mutex), (cond, mutex), thrd_error)
 {
-    return result_of(pthread_cond_wait(cond, mutex));
+    return result_of(NESTED(pthread_cond_wait(cond, mutex)));
 }
 
 HOOK(int, cnd_timedwait,
      (pthread_cond_t * cond, pthread_mutex_t *mutex, const struct timespec *time),
      (cond, mutex, time), thrd_error)
 {
-    return result_of(pthread_cond_timedwait(cond, mutex, time));
+    return result_of(NESTED(pthread_cond_timedwait(cond, mutex, time)));
 }
 
 HOOK(int, cnd_signal, (pthread_cond_t * cond), (cond), thrd_error)
@@ -75,7 +75,7 @@ HOOK(int, cnd_broadcast, (pthread_cond_t * cond), (cond), thrd_error)
 HOOK(int, thrd_join, (pthread_t thread, int *result), (thread, result), thrd_error)
 {
     void *returned = NULL;
-    int error = pthread_join(thread, &returned);
+    int error = NESTED(pthread_join(thread, &returned));
     if (error == 0 && result != NULL) {
         *result = (int)(intptr_t)returned;
     }
@@ -88,7 +88,7 @@ HOOK(int, thrd_sleep, (const struct timespec *t, struct timespec *left), (t, lef
     if (!is_in_task()) {
         return real_thrd_sleep(t, left);
     }
-    return nanosleep(t, left) == 0 ? 0 : -2;
+    return NESTED(nanosleep(t, left)) == 0 ? 0 : -2;
 }
 
 HOOK(void, thrd_yield, (void), (), sched_yield())

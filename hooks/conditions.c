@@ -62,9 +62,9 @@ static void cancel_wait(caller_t *caller)
 
 /* The thread releases the mutex and has taken it again when it ends, also if it is cancelled. */
 static int wait_by_thread(pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_t clock,
-                          const struct timespec *time)
+                          const struct timespec *time, const void *caller)
 {
-    static const limit_t never;
+    limit_t never = {.caller = caller};
     shared_wait_t *w = (shared_wait_t *)aco_i_allocate(sizeof(*w));
     if (w == NULL) {
         return EAGAIN;
@@ -85,17 +85,16 @@ static int wait_by_thread(pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_
 }
 
 /* A wait that is bound to fail still takes a moment and may be signalled, as others do. */
-static int wait_shared(pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_t clock,
-                       const struct timespec *time)
+static int wait_shared(pthread_cond_t *cond, pthread_mutex_t *mutex, const limit_t *limit)
 {
     int error;
-    if (!aco_i_must_fail(&error)) {
-        return wait_by_thread(cond, mutex, clock, time);
+    if (!aco_i_must_fail(&error) || aco_i_limit_goes_on(limit)) {
+        return wait_by_thread(cond, mutex, limit->clock, limit->time, limit->caller);
     }
     aco_shielded
     {
         struct timespec soon = timespec_of(aco_i_after(A_MOMENT));
-        int waited = wait_by_thread(cond, mutex, CLOCK_MONOTONIC, &soon);
+        int waited = wait_by_thread(cond, mutex, CLOCK_MONOTONIC, &soon, NULL);
         error = waited == ETIMEDOUT ? error : waited;
     }
     return error;
@@ -104,9 +103,9 @@ static int wait_shared(pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_t c
 /* ==== Any ==================================================================================== */
 
 static int wait_for(pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_t clock,
-                    const struct timespec *time)
+                    const struct timespec *time, const void *caller)
 {
-    limit_t limit = {time, clock};
+    limit_t limit = {time, clock, caller, 0};
     if (!aco_i_may_unlock_mutex(mutex)) {
         return EPERM;
     }
@@ -114,7 +113,7 @@ static int wait_for(pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_t cloc
         return EINVAL;
     }
     if (is_shared(cond)) {
-        return wait_shared(cond, mutex, clock, time);
+        return wait_shared(cond, mutex, &limit);
     }
     aco_i_begin_cond_wait(cond);
     aco_i_unlock_mutex(mutex);
@@ -124,7 +123,7 @@ static int wait_for(pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_t cloc
 
 int hook_pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex)
 {
-    return is_ours(cond, mutex) ? wait_for(cond, mutex, CLOCK_MONOTONIC, NULL)
+    return is_ours(cond, mutex) ? wait_for(cond, mutex, CLOCK_MONOTONIC, NULL, CALLER)
                                 : real_pthread_cond_wait(cond, mutex);
 }
 
@@ -132,7 +131,7 @@ HOOK(int, pthread_cond_timedwait,
      (pthread_cond_t * cond, pthread_mutex_t *mutex, const struct timespec *time),
      (cond, mutex, time), EAGAIN)
 {
-    return is_ours(cond, mutex) ? wait_for(cond, mutex, clock_of(cond), time)
+    return is_ours(cond, mutex) ? wait_for(cond, mutex, clock_of(cond), time, CALLER)
                                 : real_pthread_cond_timedwait(cond, mutex, time);
 }
 
@@ -140,7 +139,7 @@ int hook_pthread_cond_clockwait(pthread_cond_t *cond, pthread_mutex_t *mutex, cl
                                 const struct timespec *time)
 {
     return is_ours(cond, mutex) && is_for_waits(clock)
-               ? wait_for(cond, mutex, clock, time)
+               ? wait_for(cond, mutex, clock, time, CALLER)
                : real_pthread_cond_clockwait(cond, mutex, clock, time);
 }
 

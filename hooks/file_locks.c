@@ -87,9 +87,9 @@ static void interrupt_lock(caller_t *caller)
     }
 }
 
-static int wait_for_lock(file_lock_t *l)
+static int wait_for_lock(file_lock_t *l, const void *caller)
 {
-    static const limit_t never;
+    limit_t never = {.caller = caller, .is_of_io = 1};
     l->caller.call = call_lock;
     l->caller.interrupt = interrupt_lock;
     l->signal = take_signal();
@@ -99,7 +99,7 @@ static int wait_for_lock(file_lock_t *l)
     int result = l->result;
     error = l->error != EINTR || error == 0 ? l->error : error;
     aco_i_release(l);
-    return result >= 0 ? result : (int)refuse(error);
+    return result >= 0 ? result : (int)refuse_to(caller, error);
 }
 
 static file_lock_t *new_lock(int fd, fcntl_t function, int command)
@@ -128,7 +128,7 @@ int hook_flock(int fd, int operation)
         return result;
     }
     file_lock_t *l = new_lock(fd, NULL, operation);
-    return l == NULL ? -1 : wait_for_lock(l);
+    return l == NULL ? -1 : wait_for_lock(l, CALLER);
 }
 
 /* ==== fcntl() and lockf() ==================================================================== */
@@ -150,7 +150,8 @@ static int at_once(int command)
     }
 }
 
-static int lock_range(fcntl_t function, int fd, int command, void *arg, size_t sz)
+static int lock_range(fcntl_t function, int fd, int command, void *arg, size_t sz,
+                      const void *caller)
 {
     int result = function(fd, at_once(command), arg);
     if (result == 0 || (errno != EAGAIN && errno != EACCES)) {
@@ -161,7 +162,7 @@ static int lock_range(fcntl_t function, int fd, int command, void *arg, size_t s
         return -1;
     }
     memcpy(&l->lock, arg, sz);
-    return wait_for_lock(l);
+    return wait_for_lock(l, caller);
 }
 
 /* The size of what `arg` points to: F_SETLKW takes the small structure, and so does fcntl(), unlike
@@ -184,7 +185,8 @@ static size_t size_for(int command, int is_fcntl64)
          syscall(SYS_FCNTL, fd, command, arg))                                                     \
     {                                                                                              \
         int result = is_in_task() && at_once(command) != 0                                         \
-                         ? lock_range(real_##name, fd, command, arg, size_for(command, is_64))     \
+                         ? lock_range(real_##name, fd, command, arg, size_for(command, is_64),     \
+                                      CALLER)                                                      \
                          : real_##name(fd, command, arg);                                          \
         if (command == F_SETFL) {                                                                  \
             aco_i_tell_change(fd);                                                                 \
@@ -203,19 +205,19 @@ HOOK_FCNTL(__fcntl_time64, 1);
 HOOK_ALIAS(__fcntl, fcntl);
 #endif
 
-static int lock_from_here(int fd, int64_t length)
+static int lock_from_here(int fd, int64_t length, const void *caller)
 {
     struct flock64 range = {.l_type = F_WRLCK, .l_whence = SEEK_CUR, .l_len = length};
 #if __SIZEOF_POINTER__ == 4
-    return lock_range(real_fcntl64, fd, F_SETLKW64, &range, sizeof(range));
+    return lock_range(real_fcntl64, fd, F_SETLKW64, &range, sizeof(range), caller);
 #else
-    return lock_range(real_fcntl, fd, F_SETLKW, &range, sizeof(range));
+    return lock_range(real_fcntl, fd, F_SETLKW, &range, sizeof(range), caller);
 #endif
 }
 
 HOOK(int, lockf64, (int fd, int command, int64_t length), (fd, command, length), refuse(ENOSYS))
 {
-    return is_in_task() && command == F_LOCK ? lock_from_here(fd, length)
+    return is_in_task() && command == F_LOCK ? lock_from_here(fd, length, CALLER)
                                              : real_lockf64(fd, command, length);
 }
 
@@ -224,7 +226,7 @@ HOOK_ALIAS(lockf, lockf64);
 #else
 HOOK(int, lockf, (int fd, int command, long length), (fd, command, length), refuse(ENOSYS))
 {
-    return is_in_task() && command == F_LOCK ? lock_from_here(fd, length)
+    return is_in_task() && command == F_LOCK ? lock_from_here(fd, length, CALLER)
                                              : real_lockf(fd, command, length);
 }
 #endif

@@ -20,7 +20,7 @@ static int is_right(const struct iovec *iov, int ct, int64_t offset)
     HOOK(ssize_t, pread##P, (int fd, void *buf, size_t sz, offset_t offset),                       \
          (fd, buf, sz, offset), refuse(ENOSYS))                                                    \
     {                                                                                              \
-        return is_right(NULL, 0, offset) ? aco_pread(fd, buf, sz, offset)                          \
+        return is_right(NULL, 0, offset) ? ANSWERED(aco_pread(fd, buf, sz, offset))                \
                                          : real_pread##P(fd, buf, sz, offset);                     \
     }                                                                                              \
     HOOK(ssize_t, __pread##P##_chk,                                                                \
@@ -28,25 +28,25 @@ static int is_right(const struct iovec *iov, int ct, int64_t offset)
          (fd, buf, sz, offset, buf_sz), refuse(ENOSYS))                                            \
     {                                                                                              \
         return is_right(NULL, 0, offset) && sz <= buf_sz                                           \
-                   ? aco_pread(fd, buf, sz, offset)                                                \
+                   ? ANSWERED(aco_pread(fd, buf, sz, offset))                                      \
                    : real___pread##P##_chk(fd, buf, sz, offset, buf_sz);                           \
     }                                                                                              \
     HOOK(ssize_t, pwrite##P, (int fd, const void *buf, size_t sz, offset_t offset),                \
          (fd, buf, sz, offset), refuse(ENOSYS))                                                    \
     {                                                                                              \
-        return is_right(NULL, 0, offset) ? aco_pwrite(fd, buf, sz, offset)                         \
+        return is_right(NULL, 0, offset) ? FINISHED(fd, aco_pwrite(fd, buf, sz, offset))           \
                                          : real_pwrite##P(fd, buf, sz, offset);                    \
     }                                                                                              \
     HOOK(ssize_t, preadv##P, (int fd, const struct iovec *iov, int ct, offset_t offset),           \
          (fd, iov, ct, offset), refuse(ENOSYS))                                                    \
     {                                                                                              \
-        return is_right(iov, ct, offset) ? aco_i_file_read(fd, iov, ct, offset)                    \
+        return is_right(iov, ct, offset) ? ANSWERED(aco_i_file_read(fd, iov, ct, offset))          \
                                          : real_preadv##P(fd, iov, ct, offset);                    \
     }                                                                                              \
     HOOK(ssize_t, pwritev##P, (int fd, const struct iovec *iov, int ct, offset_t offset),          \
          (fd, iov, ct, offset), refuse(ENOSYS))                                                    \
     {                                                                                              \
-        return is_right(iov, ct, offset) ? aco_i_file_write(fd, iov, ct, offset)                   \
+        return is_right(iov, ct, offset) ? FINISHED(fd, aco_i_file_write(fd, iov, ct, offset))     \
                                          : real_pwritev##P(fd, iov, ct, offset);                   \
     }                                                                                              \
     _Static_assert(1, "")
@@ -67,25 +67,25 @@ HOOK_ALIAS(__pwrite64, pwrite64);
 #endif
 
 /* Flags are for files, so libc gets these calls. */
-#define HOOK_V2(name, plain, file, offset_t)                                                       \
+#define HOOK_V2(name, plain, at, offset_t)                                                         \
     HOOK(ssize_t, name, (int fd, const struct iovec *iov, int ct, offset_t offset, int flags),     \
          (fd, iov, ct, offset, flags), refuse(ENOSYS))                                             \
     {                                                                                              \
-        return flags == 0 && offset == -1 ? plain(fd, iov, ct)                                     \
+        return flags == 0 && offset == -1 ? NESTED(plain(fd, iov, ct))                             \
                : flags == 0 && is_right(iov, ct, offset)                                           \
-                   ? file(fd, iov, ct, offset)                                                     \
+                   ? NESTED(at(fd, iov, ct, offset))                                               \
                    : real_##name(fd, iov, ct, offset, flags);                                      \
     }                                                                                              \
     _Static_assert(1, "")
 
-HOOK_V2(preadv2, readv, aco_i_file_read, long);
-HOOK_V2(pwritev2, writev, aco_i_file_write, long);
+HOOK_V2(preadv2, readv, preadv, long);
+HOOK_V2(pwritev2, writev, pwritev, long);
 #if __SIZEOF_POINTER__ == 8
 HOOK_ALIAS(preadv64v2, preadv2);
 HOOK_ALIAS(pwritev64v2, pwritev2);
 #else
-HOOK_V2(preadv64v2, readv, aco_i_file_read, int64_t);
-HOOK_V2(pwritev64v2, writev, aco_i_file_write, int64_t);
+HOOK_V2(preadv64v2, readv, preadv64, int64_t);
+HOOK_V2(pwritev64v2, writev, pwritev64, int64_t);
 #endif
 
 /* ==== Syncing ================================================================================ */
@@ -94,18 +94,28 @@ static void *sync_data(void *arg);
 
 HOOK(int, fsync, (int fd), (fd), syscall(SYS_fsync, fd))
 {
-    return is_in_task() ? aco_fsync(fd) : real_fsync(fd);
+    if (!is_in_task()) {
+        return real_fsync(fd);
+    }
+    int result = -1;
+    aco_shielded
+    {
+        result = aco_fsync(fd);
+    }
+    return result;
 }
 
 HOOK(int, fdatasync, (int fd), (fd), syscall(SYS_fdatasync, fd))
 {
-    void *result;
+    void *result = NULL;
     if (!is_in_task()) {
         return real_fdatasync(fd);
     }
-    outcome_t outcome = aco_i_offload(HELPERS_FOR_FILES, sync_data, (void *)(intptr_t)fd, NULL,
-                                      &result);
-    return outcome == WAIT_EVENT ? (int)(intptr_t)result : aco_i_result(outcome);
+    aco_shielded
+    {
+        aco_i_offload(HELPERS_FOR_FILES, sync_data, (void *)(intptr_t)fd, NULL, &result);
+    }
+    return (int)(intptr_t)result;
 }
 
 static void *sync_data(void *arg)
@@ -115,14 +125,16 @@ static void *sync_data(void *arg)
 
 static void *drain(void *arg);
 
-HOOK(int, tcdrain, (int fd), (fd), refuse(ENOSYS))
+static int drain_by_helper(int fd)
 {
     void *result;
-    if (!is_in_task()) {
-        return real_tcdrain(fd);
-    }
     outcome_t outcome = aco_i_offload(HELPERS_FOR_LONG, drain, (void *)(intptr_t)fd, NULL, &result);
     return outcome == WAIT_EVENT ? (int)(intptr_t)result : aco_i_result(outcome);
+}
+
+HOOK(int, tcdrain, (int fd), (fd), refuse(ENOSYS))
+{
+    return is_in_task() ? ANSWERED(drain_by_helper(fd)) : real_tcdrain(fd);
 }
 
 static void *drain(void *arg)
@@ -189,28 +201,28 @@ static int open_by_helper(int directory, const char *path, int flags, unsigned m
          (directory, path, flags, mode), syscall(SYS_openat, directory, path, flags, mode))        \
     {                                                                                              \
         return may_block(directory, path, flags)                                                   \
-                   ? open_by_helper(directory, path, flags | LARGE##L, mode)                       \
+                   ? ANSWERED_ONCE(open_by_helper(directory, path, flags | LARGE##L, mode))        \
                    : real_openat##L(directory, path, flags, mode);                                 \
     }                                                                                              \
     HOOK(int, open##L, (const char *path, int flags, unsigned mode), (path, flags, mode),          \
          syscall(SYS_openat, AT_FDCWD, path, flags, mode))                                         \
     {                                                                                              \
         return may_block(AT_FDCWD, path, flags)                                                    \
-                   ? open_by_helper(AT_FDCWD, path, flags | LARGE##L, mode)                        \
+                   ? ANSWERED_ONCE(open_by_helper(AT_FDCWD, path, flags | LARGE##L, mode))         \
                    : real_open##L(path, flags, mode);                                              \
     }                                                                                              \
     HOOK(int, __openat##L##_2, (int directory, const char *path, int flags),                       \
          (directory, path, flags), syscall(SYS_openat, directory, path, flags, 0))                 \
     {                                                                                              \
         return may_block(directory, path, flags) && (flags & O_CREAT) == 0                         \
-                   ? open_by_helper(directory, path, flags | LARGE##L, 0)                          \
+                   ? ANSWERED_ONCE(open_by_helper(directory, path, flags | LARGE##L, 0))           \
                    : real___openat##L##_2(directory, path, flags);                                 \
     }                                                                                              \
     HOOK(int, __open##L##_2, (const char *path, int flags), (path, flags),                         \
          syscall(SYS_openat, AT_FDCWD, path, flags, 0))                                            \
     {                                                                                              \
         return may_block(AT_FDCWD, path, flags) && (flags & O_CREAT) == 0                          \
-                   ? open_by_helper(AT_FDCWD, path, flags | LARGE##L, 0)                           \
+                   ? ANSWERED_ONCE(open_by_helper(AT_FDCWD, path, flags | LARGE##L, 0))            \
                    : real___open##L##_2(path, flags);                                              \
     }                                                                                              \
     _Static_assert(1, "")

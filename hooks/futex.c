@@ -68,6 +68,7 @@ static int is_over(watch_t *watch)
 typedef struct {
     long number;
     const args_t *args;
+    const void *caller;
     const uint32_t *word;
     int op, command;
     uint32_t value, bits;
@@ -107,7 +108,7 @@ static long wait_until(const futex_t *f, const limit_t *limit)
  * end the program. */
 static long wait_in_task(futex_t *f)
 {
-    limit_t limit = {time_of(f), CLOCK_MONOTONIC};
+    limit_t limit = {time_of(f), CLOCK_MONOTONIC, f->caller, 0};
     int is_realtime = (f->op & FUTEX_CLOCK_REALTIME) != 0;
     if (limit.time == NULL) {
         aco_shielded
@@ -192,9 +193,9 @@ static long wake_by_operation(const futex_t *f)
 
 /* ==== Any ==================================================================================== */
 
-long aco_i_futex(long number, const args_t *args)
+long aco_i_futex(long number, const args_t *args, const void *caller)
 {
-    futex_t f = {.number = number, .args = args, .bits = FUTEX_BITSET_MATCH_ANY};
+    futex_t f = {.number = number, .args = args, .bits = FUTEX_BITSET_MATCH_ANY, .caller = caller};
     f.word = (const uint32_t *)args->at[0];
     f.op = (int)args->at[1];
     f.command = f.op & FUTEX_CMD_MASK;

@@ -10,6 +10,7 @@
  *   waiting.c    queues for locks and similar; mutexes.c, rwlocks.c, conditions.c, semaphores.c
  *   threads.c    joining, and calls by threads of their own; c11.c: the names of C11
  *   keys.c       values of threads
+ *   answers.c    what libraries get when their task is late or cancelled
  *   names.c      name look-ups; resolver.c: their state
  *   processes.c  child processes; file_locks.c: locks of files
  *   futex.c      futexes; queues.c: message queues and semaphores that processes share
@@ -43,9 +44,76 @@ static inline int is_in_task(void)
            !loop->running->is_unhooked;
 }
 
+/* Declares a scope that may be set to aco_i_enter_shielded(), and that ends with its block. */
+#define SHIELD_LATER(scope)                                                                        \
+    aco_i_scope_t scope __attribute__((cleanup(aco_i_leave))) = {.task = NULL}
+
+/* The function that called a hook, in the hook's body. */
+#define CALLER __builtin_return_address(0)
+
+/* ---- answers.c ---- */
+
+/* Whether the base name of `file` begins with one of the words in `libraries`. */
+HIDDEN int aco_i_is_named(const char *libraries, const char *file);
+
+/* Whether a call that has failed, with errno, is to be made again, shielded: its task is late, and
+ * the library of `caller` wants to wait. If not, errno is the answer. The second is for calls that
+ * write to a descriptor: those to files go on in any case. */
+HIDDEN int aco_i_goes_on(const void *caller);
+HIDDEN int aco_i_finishes(const void *caller, int fd);
+
+/* Whether the library of `caller` wants to wait, for calls that must not be made again. */
+HIDDEN int aco_i_always_waits(const void *caller);
+
+/* Evaluates a call that fails with less than 0 and errno; if `goes_on` says so then, evaluates it
+ * again. Its time limits are points in time. */
+#define ANSWERED_IF(goes_on, call)                                                                 \
+    __extension__({                                                                                \
+        __typeof__(call) answer_to_call = (call);                                                  \
+        if (__builtin_expect(answer_to_call < 0, 0) && (goes_on)) {                                \
+            aco_shielded                                                                           \
+            {                                                                                      \
+                answer_to_call = (call);                                                           \
+            }                                                                                      \
+        }                                                                                          \
+        answer_to_call;                                                                            \
+    })
+#define ANSWERED_TO(caller, call) ANSWERED_IF(aco_i_goes_on(caller), call)
+#define ANSWERED(call) ANSWERED_TO(CALLER, call)
+#define FINISHED(fd, call) ANSWERED_IF(aco_i_finishes(CALLER, fd), call)
+
+/* The same for a call that must not be made again. */
+#define ANSWERED_ONCE(call)                                                                        \
+    __extension__({                                                                                \
+        SHIELD_LATER(shield_of_call);                                                              \
+        if (aco_i_always_waits(CALLER)) {                                                          \
+            shield_of_call = aco_i_enter_shielded();                                               \
+        }                                                                                          \
+        __typeof__(call) answer_to_call = (call);                                                  \
+        if (answer_to_call < 0) {                                                                  \
+            aco_i_goes_on(CALLER);                                                                 \
+        }                                                                                          \
+        answer_to_call;                                                                            \
+    })
+
+/* Evaluates a call of other hooks, to which the caller's answer is then given. */
+#define NESTED(call)                                                                               \
+    __extension__({                                                                                \
+        aco_task_t *nesting_task = is_in_task() ? aco_i_running_task() : NULL;                     \
+        const void *caller_before = nesting_task != NULL ? nesting_task->caller : NULL;            \
+        if (nesting_task != NULL && caller_before == NULL) {                                       \
+            nesting_task->caller = CALLER;                                                         \
+        }                                                                                          \
+        __typeof__(call) nested_result = (call);                                                   \
+        if (nesting_task != NULL) {                                                                \
+            nesting_task->caller = caller_before;                                                  \
+        }                                                                                          \
+        nested_result;                                                                             \
+    })
+
 /* Evaluates a call that waits if `may_wait`. A coroutine of libaco_compat lets the one that resumed
  * it go on afterwards, even if the call had no need to wait. */
-#define WAITING_IF(may_wait, call)                                                                 \
+#define LETTING_GO_IF(may_wait, call)                                                              \
     __extension__({                                                                                \
         uint64_t ct_before = aco_i_ct_switches();                                                  \
         __typeof__(call) result_of_call = (call);                                                  \
@@ -54,7 +122,9 @@ static inline int is_in_task(void)
         }                                                                                          \
         result_of_call;                                                                            \
     })
+#define WAITING_IF(may_wait, call) LETTING_GO_IF(may_wait, ANSWERED(call))
 #define WAITING(call) WAITING_IF(1, call)
+#define WRITING(fd, call) LETTING_GO_IF(1, FINISHED(fd, call))
 
 /* A system call. The hooks' own go neither to the hook of syscall() nor to libc, which may not be
  * found yet. */
@@ -167,6 +237,14 @@ static inline long refuse(int error)
     return -1;
 }
 
+/* refuse() with EINTR if the library of `caller` wants that for the error of a late task. */
+static inline long refuse_to(const void *caller, int error)
+{
+    errno = error;
+    aco_i_goes_on(caller);
+    return -1;
+}
+
 /* ==== Values of tasks ======================================================================== */
 
 /* A key of the runtime, created when a task sets the first value. */
@@ -209,6 +287,7 @@ static inline void *value_of_key(const lazy_key_t *key)
     X(c11)                                                                                         \
     X(time64)                                                                                      \
     X(keys)                                                                                        \
+    X(answers)                                                                                     \
     X(names)                                                                                       \
     X(resolver)                                                                                    \
     X(processes)                                                                                   \

@@ -34,28 +34,28 @@ HOOK(ssize_t, readv, (int fd, const struct iovec *iov, int ct), (fd, iov, ct),
 HOOK(ssize_t, write, (int fd, const void *buf, size_t sz), (fd, buf, sz),
      syscall(SYS_write, fd, buf, sz))
 {
-    return is_in_task() ? WAITING(aco_write(fd, buf, sz)) : real_write(fd, buf, sz);
+    return is_in_task() ? WRITING(fd, aco_write(fd, buf, sz)) : real_write(fd, buf, sz);
 }
 HOOK_ALIAS(__write, write);
 
 HOOK(int, eventfd_read, (int fd, uint64_t *value), (fd, value), refuse(ENOSYS))
 {
-    return !is_in_task()                                           ? real_eventfd_read(fd, value)
-           : aco_read(fd, value, sizeof(*value)) == sizeof(*value) ? 0
-                                                                   : -1;
+    return !is_in_task() ? real_eventfd_read(fd, value)
+           : ANSWERED(aco_read(fd, value, sizeof(*value))) == sizeof(*value) ? 0
+                                                                             : -1;
 }
 
 HOOK(int, eventfd_write, (int fd, uint64_t value), (fd, value), refuse(ENOSYS))
 {
-    return !is_in_task()                                           ? real_eventfd_write(fd, value)
-           : aco_write(fd, &value, sizeof(value)) == sizeof(value) ? 0
-                                                                   : -1;
+    return !is_in_task() ? real_eventfd_write(fd, value)
+           : ANSWERED(aco_write(fd, &value, sizeof(value))) == sizeof(value) ? 0
+                                                                             : -1;
 }
 
 HOOK(ssize_t, writev, (int fd, const struct iovec *iov, int ct), (fd, iov, ct),
      syscall(SYS_writev, fd, iov, ct))
 {
-    return is_in_task() ? WAITING(aco_writev(fd, iov, ct)) : real_writev(fd, iov, ct);
+    return is_in_task() ? WRITING(fd, aco_writev(fd, iov, ct)) : real_writev(fd, iov, ct);
 }
 
 /* ==== Receiving ============================================================================== */
@@ -178,7 +178,7 @@ HOOK(int, sendmmsg, (int fd, struct mmsghdr *messages, unsigned ct, int flags),
     int before = errno;
     ct = ct < IOV_MAX ? ct : IOV_MAX;
     for (unsigned i = 0; i < ct; i++) {
-        ssize_t sz = aco_sendmsg(fd, &messages[i].msg_hdr, flags);
+        ssize_t sz = ANSWERED(aco_sendmsg(fd, &messages[i].msg_hdr, flags));
         if (sz < 0) {
             errno = i != 0 ? before : errno;
             return i != 0 ? (int)i : -1;
@@ -241,7 +241,7 @@ HOOK(ssize_t, sendfile, (int fd, int in, int32_t *offset, size_t sz), (fd, in, o
         return real_sendfile(fd, in, offset, sz);
     }
     int64_t large = offset != NULL ? *offset : 0;
-    ssize_t result = aco_sendfile(fd, in, offset != NULL ? &large : NULL, sz);
+    ssize_t result = ANSWERED(aco_sendfile(fd, in, offset != NULL ? &large : NULL, sz));
     if (offset != NULL) {
         *offset = (int32_t)large;
     }
@@ -375,7 +375,8 @@ HOOK(ssize_t, splice,
         return real_splice(in, in_offset, out, out_offset, sz, flags);
     }
     int before = errno;
-    ssize_t result = sz != 0 && look_at_ends(&s) ? splice_in_task(&s, sz) : move(&s, sz, 0);
+    ssize_t result = sz != 0 && look_at_ends(&s) ? ANSWERED(splice_in_task(&s, sz))
+                                                 : move(&s, sz, 0);
     errno = result >= 0 ? before : errno;
     return result;
 }
@@ -412,11 +413,13 @@ HOOK(ssize_t, tee, (int in, int out, size_t sz, unsigned flags), (in, out, sz, f
     if (!is_in_task() || sz == 0 || (flags & SPLICE_F_NONBLOCK) != 0) {
         return real_tee(in, out, sz, flags);
     }
+    const void *caller = CALLER;
     int before = errno;
     ssize_t result;
     while ((result = real_tee(in, out, sz, flags | SPLICE_F_NONBLOCK)) < 0 && errno == EAGAIN &&
            !has_nonblock(in) && !has_nonblock(out) &&
-           (is_ready(in, POLLIN) ? wait_for_pipe(out, POLLOUT) : wait_for_pipe(in, POLLIN)) == 0) {
+           ANSWERED_TO(caller, is_ready(in, POLLIN) ? wait_for_pipe(out, POLLOUT)
+                                                    : wait_for_pipe(in, POLLIN)) == 0) {
     }
     errno = result >= 0 ? before : errno;
     return result;
@@ -433,7 +436,7 @@ HOOK(ssize_t, vmsplice, (int fd, const struct iovec *iov, size_t ct, unsigned fl
     while ((result = real_vmsplice(fd, iov, ct, flags | SPLICE_F_NONBLOCK)) < 0 &&
            errno == EAGAIN) {
         int is_output = (aco_i_libc.fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDONLY;
-        if (wait_for_pipe(fd, is_output ? POLLOUT : POLLIN) != 0) {
+        if (ANSWERED(wait_for_pipe(fd, is_output ? POLLOUT : POLLIN)) != 0) {
             break;
         }
     }

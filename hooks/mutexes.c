@@ -245,18 +245,17 @@ int aco_i_lock_mutex(pthread_mutex_t *mutex)
     return hook_pthread_mutex_lock(mutex);
 }
 
-static int lock_until(pthread_mutex_t *mutex, clockid_t clock, const struct timespec *time)
+static int lock_until(pthread_mutex_t *mutex, const limit_t *limit)
 {
-    limit_t limit = {time, clock};
     aco_i_spend_call();
-    return wait_for(mutex, &limit);
+    return wait_for(mutex, limit);
 }
 
 HOOK(int, pthread_mutex_timedlock, (pthread_mutex_t * mutex, const struct timespec *time),
      (mutex, time), EAGAIN)
 {
     return is_in_task() && !is_left_to_libc(kind_of(mutex))
-               ? lock_until(mutex, CLOCK_REALTIME, time)
+               ? lock_until(mutex, &(limit_t){time, CLOCK_REALTIME, CALLER, 0})
                : real_pthread_mutex_timedlock(mutex, time);
 }
 
@@ -265,7 +264,7 @@ HOOK(int, pthread_mutex_clocklock,
      EAGAIN)
 {
     return is_in_task() && !is_left_to_libc(kind_of(mutex)) && is_for_waits(clock)
-               ? lock_until(mutex, clock, time)
+               ? lock_until(mutex, &(limit_t){time, clock, CALLER, 0})
                : real_pthread_mutex_clocklock(mutex, clock, time);
 }
 

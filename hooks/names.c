@@ -21,7 +21,7 @@ HOOK(int, getaddrinfo,
      (const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **list),
      (node, service, hints, list), EAI_AGAIN)
 {
-    return is_in_task() ? aco_getaddrinfo(node, service, hints, list)
+    return is_in_task() ? ANSWERED(aco_getaddrinfo(node, service, hints, list))
                         : real_getaddrinfo(node, service, hints, list);
 }
 
@@ -31,7 +31,8 @@ HOOK(int, getnameinfo,
      (address, address_sz, host, host_sz, service, service_sz, flags), EAI_AGAIN)
 {
     return is_in_task()
-               ? aco_getnameinfo(address, address_sz, host, host_sz, service, service_sz, flags)
+               ? ANSWERED(aco_getnameinfo(address, address_sz, host, host_sz, service, service_sz,
+                                          flags))
                : real_getnameinfo(address, address_sz, host, host_sz, service, service_sz, flags);
 }
 
@@ -103,6 +104,7 @@ typedef struct {
     const void *address;
     socklen_t address_sz;
     int family; /* AF_UNSPEC: as gethostbyname() asks */
+    const void *caller;
 } question_t;
 
 typedef struct {
@@ -221,6 +223,21 @@ static void fail(answer_t *answer, int error)
     answer->error = errno = error;
 }
 
+static void look_up(const question_t *question, answer_t *answer);
+
+/* Answers a look-up that has failed with errno, perhaps by another one. */
+static void look_up_again(const question_t *question, answer_t *answer)
+{
+    if (!aco_i_goes_on(question->caller)) {
+        fail(answer, errno);
+        return;
+    }
+    aco_shielded
+    {
+        look_up(question, answer);
+    }
+}
+
 /* Like ask(), but the task waits. If the wait fails, errno says why. */
 static void look_up(const question_t *question, answer_t *answer)
 {
@@ -238,7 +255,7 @@ static void look_up(const question_t *question, answer_t *answer)
     outcome_t outcome = offload(do_look_up, l, aco_i_release, &result);
     if (outcome != WAIT_EVENT) {
         aco_i_result(outcome);
-        fail(answer, errno);
+        look_up_again(question, answer);
         return;
     }
     KEEP_ERRNO();
@@ -265,7 +282,7 @@ static int look_up_into(const question_t *question, host_t *host, char *buf, siz
 int hook_gethostbyname_r(const char *name, host_t *host, char *buf, size_t sz, host_t **found,
                          int *h_error)
 {
-    question_t question = {.name = name};
+    question_t question = {.name = name, .caller = CALLER};
     return is_in_task() ? look_up_into(&question, host, buf, sz, found, h_error)
                         : real_gethostbyname_r(name, host, buf, sz, found, h_error);
 }
@@ -273,7 +290,7 @@ int hook_gethostbyname_r(const char *name, host_t *host, char *buf, size_t sz, h
 int hook_gethostbyname2_r(const char *name, int family, host_t *host, char *buf, size_t sz,
                           host_t **found, int *h_error)
 {
-    question_t question = {.name = name, .family = family};
+    question_t question = {.name = name, .family = family, .caller = CALLER};
     return is_in_task() ? look_up_into(&question, host, buf, sz, found, h_error)
                         : real_gethostbyname2_r(name, family, host, buf, sz, found, h_error);
 }
@@ -281,7 +298,8 @@ int hook_gethostbyname2_r(const char *name, int family, host_t *host, char *buf,
 int hook_gethostbyaddr_r(const void *address, socklen_t address_sz, int family, host_t *host,
                          char *buf, size_t sz, host_t **found, int *h_error)
 {
-    question_t question = {.address = address, .address_sz = address_sz, .family = family};
+    question_t question = {
+        .address = address, .address_sz = address_sz, .family = family, .caller = CALLER};
     return is_in_task()
                ? look_up_into(&question, host, buf, sz, found, h_error)
                : real_gethostbyaddr_r(address, address_sz, family, host, buf, sz, found, h_error);
@@ -332,20 +350,21 @@ static host_t *look_up_for_task(const question_t *question)
 
 HOOK(host_t *, gethostbyname, (const char *name), (name), NULL)
 {
-    question_t question = {.name = name};
+    question_t question = {.name = name, .caller = CALLER};
     return is_in_task() ? look_up_for_task(&question) : real_gethostbyname(name);
 }
 
 HOOK(host_t *, gethostbyname2, (const char *name, int family), (name, family), NULL)
 {
-    question_t question = {.name = name, .family = family};
+    question_t question = {.name = name, .family = family, .caller = CALLER};
     return is_in_task() ? look_up_for_task(&question) : real_gethostbyname2(name, family);
 }
 
 HOOK(host_t *, gethostbyaddr, (const void *address, socklen_t address_sz, int family),
      (address, address_sz, family), NULL)
 {
-    question_t question = {.address = address, .address_sz = address_sz, .family = family};
+    question_t question = {
+        .address = address, .address_sz = address_sz, .family = family, .caller = CALLER};
     return is_in_task() ? look_up_for_task(&question)
                         : real_gethostbyaddr(address, address_sz, family);
 }

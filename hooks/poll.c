@@ -113,19 +113,34 @@ static int wait_for_many(many_t *many, int64_t until)
 
 /* ==== poll =================================================================================== */
 
+static int64_t end_of_ms(int timeout)
+{
+    return timeout < 0 ? NO_DEADLINE : timeout == 0 ? 0 : aco_i_after((int64_t)timeout * 1000000);
+}
+
+static int poll_in_task(struct pollfd *fds, nfds_t ct, int64_t until)
+{
+    return until == 0 ? aco_poll(fds, ct, 0) : aco_i_poll(fds, ct, until);
+}
+
 HOOK(int, poll, (struct pollfd * fds, nfds_t ct, int timeout), (fds, ct, timeout), refuse(ENOSYS))
 {
-    return is_in_task() ? WAITING_IF(timeout != 0, aco_poll(fds, ct, timeout))
-                        : real_poll(fds, ct, timeout);
+    if (!is_in_task()) {
+        return real_poll(fds, ct, timeout);
+    }
+    int64_t until = end_of_ms(timeout);
+    return WAITING_IF(until != 0, poll_in_task(fds, ct, until));
 }
 HOOK_ALIAS(__poll, poll);
 
 HOOK(int, __poll_chk, (struct pollfd * fds, nfds_t ct, int timeout, size_t sz),
      (fds, ct, timeout, sz), refuse(ENOSYS))
 {
-    return is_in_task() && sz / sizeof(*fds) >= ct
-               ? WAITING_IF(timeout != 0, aco_poll(fds, ct, timeout))
-               : real___poll_chk(fds, ct, timeout, sz);
+    if (!is_in_task() || sz / sizeof(*fds) < ct) {
+        return real___poll_chk(fds, ct, timeout, sz);
+    }
+    int64_t until = end_of_ms(timeout);
+    return WAITING_IF(until != 0, poll_in_task(fds, ct, until));
 }
 
 typedef struct {
@@ -135,8 +150,7 @@ typedef struct {
 
 static int ask_ppoll(many_t *many);
 
-static int ppoll_in_task(struct pollfd *fds, nfds_t ct, const struct timespec *t,
-                         const sigset_t *mask)
+static int ppoll_in_task(struct pollfd *fds, nfds_t ct, int64_t until, const sigset_t *mask)
 {
     ppoll_t p = {{ask_ppoll, mask, NULL, ct}, fds};
     aco_i_spend_call();
@@ -145,7 +159,6 @@ static int ppoll_in_task(struct pollfd *fds, nfds_t ct, const struct timespec *t
         return result;
     }
     if (mask == NULL) {
-        int64_t until = end_of(t);
         return until == 0 ? 0 : aco_i_poll(fds, ct, until);
     }
     p.many.fds = (struct pollfd *)aco_i_allocate((ct + 1) * sizeof(*fds));
@@ -155,7 +168,7 @@ static int ppoll_in_task(struct pollfd *fds, nfds_t ct, const struct timespec *t
     if (ct != 0) {
         memcpy(p.many.fds, fds, ct * sizeof(*fds));
     }
-    result = wait_for_many(&p.many, end_of(t));
+    result = wait_for_many(&p.many, until);
     KEEP_ERRNO();
     aco_i_release(p.many.fds);
     return result;
@@ -164,18 +177,22 @@ static int ppoll_in_task(struct pollfd *fds, nfds_t ct, const struct timespec *t
 HOOK(int, ppoll, (struct pollfd * fds, nfds_t ct, const struct timespec *t, const sigset_t *mask),
      (fds, ct, t, mask), refuse(ENOSYS))
 {
-    return is_in_task() && (t == NULL || is_valid_time(t))
-               ? WAITING_IF(end_of(t) != 0, ppoll_in_task(fds, ct, t, mask))
-               : real_ppoll(fds, ct, t, mask);
+    if (!is_in_task() || (t != NULL && !is_valid_time(t))) {
+        return real_ppoll(fds, ct, t, mask);
+    }
+    int64_t until = end_of(t);
+    return WAITING_IF(until != 0, ppoll_in_task(fds, ct, until, mask));
 }
 
 HOOK(int, __ppoll_chk,
      (struct pollfd * fds, nfds_t ct, const struct timespec *t, const sigset_t *mask, size_t sz),
      (fds, ct, t, mask, sz), refuse(ENOSYS))
 {
-    return is_in_task() && (t == NULL || is_valid_time(t)) && sz / sizeof(*fds) >= ct
-               ? WAITING_IF(end_of(t) != 0, ppoll_in_task(fds, ct, t, mask))
-               : real___ppoll_chk(fds, ct, t, mask, sz);
+    if (!is_in_task() || (t != NULL && !is_valid_time(t)) || sz / sizeof(*fds) < ct) {
+        return real___ppoll_chk(fds, ct, t, mask, sz);
+    }
+    int64_t until = end_of(t);
+    return WAITING_IF(until != 0, ppoll_in_task(fds, ct, until, mask));
 }
 
 /* -1 with EINTR if a signal came that the mask lets through: not all calls that don't wait notice
@@ -316,10 +333,12 @@ HOOK(int, pselect,
      (int ct, void *in, void *out, void *except, const struct timespec *t, const sigset_t *mask),
      (ct, in, out, except, t, mask), refuse(ENOSYS))
 {
-    return is_in_task() && ct >= 0 && (t == NULL || is_valid_time(t))
-               ? WAITING_IF(end_of(t) != 0, select_in_task(ct, (long *)in, (long *)out,
-                                                           (long *)except, end_of(t), mask))
-               : real_pselect(ct, in, out, except, t, mask);
+    if (!is_in_task() || ct < 0 || (t != NULL && !is_valid_time(t))) {
+        return real_pselect(ct, in, out, except, t, mask);
+    }
+    int64_t until = end_of(t);
+    return WAITING_IF(until != 0,
+                      select_in_task(ct, (long *)in, (long *)out, (long *)except, until, mask));
 }
 
 static int ask_select(many_t *many)
@@ -352,35 +371,36 @@ static int epoll_in_task(int fd, struct epoll_event *events, int ct, int64_t unt
     return result == 0 && until != 0 ? wait_for_many(&e.many, until) : result;
 }
 
-static int64_t end_of_ms(int timeout)
-{
-    return timeout < 0 ? NO_DEADLINE : timeout == 0 ? 0 : aco_i_after((int64_t)timeout * 1000000);
-}
-
 HOOK(int, epoll_wait, (int fd, struct epoll_event *events, int ct, int timeout),
      (fd, events, ct, timeout), syscall(SYS_epoll_pwait, fd, events, ct, timeout, NULL, 0))
 {
-    return is_in_task()
-               ? WAITING_IF(timeout != 0, epoll_in_task(fd, events, ct, end_of_ms(timeout), NULL))
-               : real_epoll_wait(fd, events, ct, timeout);
+    if (!is_in_task()) {
+        return real_epoll_wait(fd, events, ct, timeout);
+    }
+    int64_t until = end_of_ms(timeout);
+    return WAITING_IF(until != 0, epoll_in_task(fd, events, ct, until, NULL));
 }
 
 HOOK(int, epoll_pwait,
      (int fd, struct epoll_event *events, int ct, int timeout, const sigset_t *mask),
      (fd, events, ct, timeout, mask), refuse(ENOSYS))
 {
-    return is_in_task()
-               ? WAITING_IF(timeout != 0, epoll_in_task(fd, events, ct, end_of_ms(timeout), mask))
-               : real_epoll_pwait(fd, events, ct, timeout, mask);
+    if (!is_in_task()) {
+        return real_epoll_pwait(fd, events, ct, timeout, mask);
+    }
+    int64_t until = end_of_ms(timeout);
+    return WAITING_IF(until != 0, epoll_in_task(fd, events, ct, until, mask));
 }
 
 HOOK(int, epoll_pwait2,
      (int fd, struct epoll_event *events, int ct, const struct timespec *t, const sigset_t *mask),
      (fd, events, ct, t, mask), refuse(ENOSYS))
 {
-    return is_in_task() && (t == NULL || is_valid_time(t))
-               ? WAITING_IF(end_of(t) != 0, epoll_in_task(fd, events, ct, end_of(t), mask))
-               : real_epoll_pwait2(fd, events, ct, t, mask);
+    if (!is_in_task() || (t != NULL && !is_valid_time(t))) {
+        return real_epoll_pwait2(fd, events, ct, t, mask);
+    }
+    int64_t until = end_of(t);
+    return WAITING_IF(until != 0, epoll_in_task(fd, events, ct, until, mask));
 }
 
 static int ask_epoll(many_t *many)

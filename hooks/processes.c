@@ -18,13 +18,14 @@ HOOKS_OF(processes);
 HOOK(pid_t, waitpid, (pid_t pid, int *status, int options), (pid, status, options),
      syscall(SYS_wait4, pid, status, options, NULL))
 {
-    return is_in_task() ? aco_waitpid(pid, status, options) : real_waitpid(pid, status, options);
+    return is_in_task() ? ANSWERED(aco_waitpid(pid, status, options))
+                        : real_waitpid(pid, status, options);
 }
 HOOK_ALIAS(__waitpid, waitpid);
 
 HOOK(pid_t, wait, (int *status), (status), syscall(SYS_wait4, -1, status, 0, NULL))
 {
-    return is_in_task() ? aco_waitpid(-1, status, 0) : real_wait(status);
+    return is_in_task() ? ANSWERED(aco_waitpid(-1, status, 0)) : real_wait(status);
 }
 HOOK_ALIAS(__wait, wait);
 
@@ -36,7 +37,7 @@ HOOK(pid_t, wait4, (pid_t pid, int *status, int options, struct rusage *usage),
     }
     pid_t got;
     while ((got = real_wait4(pid, status, options | WNOHANG, usage)) == 0 &&
-           (got = aco_i_wait_for_child(pid, options)) == 0) {
+           (got = ANSWERED(aco_i_wait_for_child(pid, options))) == 0) {
     }
     return got;
 }
@@ -44,7 +45,7 @@ HOOK(pid_t, wait4, (pid_t pid, int *status, int options, struct rusage *usage),
 HOOK(pid_t, wait3, (int *status, int options, struct rusage *usage), (status, options, usage),
      syscall(SYS_wait4, -1, status, options, usage))
 {
-    return hook_wait4(-1, status, options, usage);
+    return NESTED(hook_wait4(-1, status, options, usage));
 }
 
 /* Whether it is a pidfd with O_NONBLOCK: waitid() does not wait for that. */
@@ -65,7 +66,7 @@ HOOK(int, waitid, (idtype_t type, id_t id, siginfo_t *info, int options), (type,
         if (real_waitid(type, id, i, options | WNOHANG) != 0) {
             return -1;
         }
-    } while (i->si_pid == 0 && aco_i_wait_for_children(type, id, options) == 0);
+    } while (i->si_pid == 0 && ANSWERED(aco_i_wait_for_children(type, id, options)) == 0);
     return i->si_pid != 0 ? 0 : -1;
 }
 
@@ -116,10 +117,11 @@ static int by_helper(FILE *stream, const char *command)
 
 int hook_system(const char *command)
 {
-    return is_in_task() && command != NULL ? by_helper(NULL, command) : real_system(command);
+    return is_in_task() && command != NULL ? ANSWERED_ONCE(by_helper(NULL, command))
+                                           : real_system(command);
 }
 
 int hook_pclose(FILE *stream)
 {
-    return is_in_task() ? by_helper(stream, "") : real_pclose(stream);
+    return is_in_task() ? ANSWERED_ONCE(by_helper(stream, "")) : real_pclose(stream);
 }

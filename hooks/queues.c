@@ -27,7 +27,7 @@ static int may_wait(const struct timespec *time)
 /* Waits until a queue may be ready. 0, or -1 with errno. */
 static int wait_for_queue(mqd_t queue, short events, const struct timespec *time)
 {
-    limit_t limit = {time, CLOCK_REALTIME};
+    limit_t limit = {.time = time, .clock = CLOCK_REALTIME};
     struct pollfd polled = {queue, events, 0};
     int ct = aco_i_poll(&polled, 1, aco_i_end_of_limit(&limit));
     if (ct == 0 && aco_i_end_of_limit(&limit) <= aco_i_clock()) {
@@ -50,9 +50,10 @@ HOOK(int, mq_timedsend,
     if (!may_wait(time)) {
         return real_mq_timedsend(queue, text, sz, priority, time);
     }
+    const void *caller = CALLER;
     int before = errno, result; /* a time that has passed counts only where the kernel would wait */
     while ((result = real_mq_timedsend(queue, text, sz, priority, &past)) != 0 &&
-           errno == ETIMEDOUT && wait_for_queue(queue, POLLOUT, time) == 0) {
+           errno == ETIMEDOUT && ANSWERED_TO(caller, wait_for_queue(queue, POLLOUT, time)) == 0) {
     }
     errno = result == 0 ? before : errno;
     return result;
@@ -66,10 +67,11 @@ HOOK(ssize_t, mq_timedreceive,
     if (!may_wait(time)) {
         return real_mq_timedreceive(queue, text, sz, priority, time);
     }
+    const void *caller = CALLER;
     int before = errno;
     ssize_t result;
     while ((result = real_mq_timedreceive(queue, text, sz, priority, &past)) < 0 &&
-           errno == ETIMEDOUT && wait_for_queue(queue, POLLIN, time) == 0) {
+           errno == ETIMEDOUT && ANSWERED_TO(caller, wait_for_queue(queue, POLLIN, time)) == 0) {
     }
     errno = result >= 0 ? before : errno;
     return result;
@@ -78,14 +80,14 @@ HOOK(ssize_t, mq_timedreceive,
 HOOK(int, mq_send, (mqd_t queue, const char *text, size_t sz, unsigned priority),
      (queue, text, sz, priority), refuse(ENOSYS))
 {
-    return is_in_task() ? hook_mq_timedsend(queue, text, sz, priority, NULL)
+    return is_in_task() ? NESTED(hook_mq_timedsend(queue, text, sz, priority, NULL))
                         : real_mq_send(queue, text, sz, priority);
 }
 
 HOOK(ssize_t, mq_receive, (mqd_t queue, char *text, size_t sz, unsigned *priority),
      (queue, text, sz, priority), refuse(ENOSYS))
 {
-    return is_in_task() ? hook_mq_timedreceive(queue, text, sz, priority, NULL)
+    return is_in_task() ? NESTED(hook_mq_timedreceive(queue, text, sz, priority, NULL))
                         : real_mq_receive(queue, text, sz, priority);
 }
 
@@ -132,10 +134,10 @@ static int is_always_over(watch_t *watch)
     return 1;
 }
 
-static long call_until(sysv_t *call, int64_t until)
+static long call_until(sysv_t *call, int64_t until, const void *caller)
 {
     struct timespec end = timespec_of(until);
-    limit_t limit = {until == NO_DEADLINE ? NULL : &end, CLOCK_MONOTONIC};
+    limit_t limit = {until == NO_DEADLINE ? NULL : &end, CLOCK_MONOTONIC, caller, 1};
     watch_t watch = {is_always_over, FIRST_RETRY};
     int before = errno, ct_waits = 0;
     for (;; ct_waits++) {
@@ -154,7 +156,7 @@ static long call_until(sysv_t *call, int64_t until)
                         ? aco_i_end_wait(&limit, &watch)
                         : 0;
         if (error != 0) {
-            return refuse(error == ETIMEDOUT && until <= aco_i_clock() ? EAGAIN : error);
+            return refuse_to(caller, error == ETIMEDOUT && until <= aco_i_clock() ? EAGAIN : error);
         }
         watch.interval *= watch.interval < LAST_RETRY ? 2 : 1;
     }
@@ -179,7 +181,7 @@ int hook_msgsnd(int id, const void *message, size_t sz, int flags)
 {
     sysv_t call = {QUEUE, id, EAGAIN, flags, try_msgsnd, (void *)(uintptr_t)message, sz, 0};
     if (is_in_task() && (flags & IPC_NOWAIT) == 0) {
-        return (int)call_until(&call, NO_DEADLINE);
+        return (int)call_until(&call, NO_DEADLINE, CALLER);
     }
     int result = real_msgsnd(id, message, sz, flags);
     tell_change(QUEUE, id);
@@ -190,7 +192,7 @@ ssize_t hook_msgrcv(int id, void *message, size_t sz, long type, int flags)
 {
     sysv_t call = {QUEUE, id, ENOMSG, flags, try_msgrcv, message, sz, type};
     if (is_in_task() && (flags & IPC_NOWAIT) == 0) {
-        return call_until(&call, NO_DEADLINE);
+        return call_until(&call, NO_DEADLINE, CALLER);
     }
     ssize_t result = real_msgrcv(id, message, sz, type, flags);
     tell_change(QUEUE, id);
@@ -225,7 +227,7 @@ int hook_semtimedop(int id, struct sembuf *ops, size_t ct, const struct timespec
     sysv_t call = {SEMAPHORES, id, EAGAIN, 0, try_semop, ops, ct, 0};
     if (is_in_task() && (t == NULL || is_valid_time(t)) && ct - 1 < MOST_OPS &&
         !is_impatient(ops, ct)) {
-        return (int)call_until(&call, end_of(t));
+        return (int)call_until(&call, end_of(t), CALLER);
     }
     int result = real_semtimedop(id, ops, ct, t);
     tell_change(SEMAPHORES, id);
@@ -235,7 +237,7 @@ int hook_semtimedop(int id, struct sembuf *ops, size_t ct, const struct timespec
 HOOK(int, semop, (int id, struct sembuf *ops, size_t ct), (id, ops, ct), refuse(ENOSYS))
 {
     if (is_in_task()) {
-        return hook_semtimedop(id, ops, ct, NULL);
+        return NESTED(hook_semtimedop(id, ops, ct, NULL));
     }
     int result = real_semop(id, ops, ct);
     tell_change(SEMAPHORES, id);

@@ -33,9 +33,10 @@ static void cancel_wait(caller_t *caller)
 
 /* Returns 0 if the call has returned, or the error by which the task gave up. */
 static int wait_by_thread(int (*wait)(const void *const *, int, const struct timespec *),
-                          const void *const *list, int ct, const struct timespec *t, int *result)
+                          const void *const *list, int ct, const struct timespec *t, int *result,
+                          const void *caller)
 {
-    static const limit_t never;
+    limit_t never = {.caller = caller, .is_of_io = 1};
     size_t list_sz = (size_t)ct * sizeof(*list);
     wait_t *w = (wait_t *)aco_i_allocate(sizeof(*w) + list_sz);
     if (w == NULL) {
@@ -81,8 +82,8 @@ static const struct timespec at_once = {0, 0};
             return result;                                                                         \
         }                                                                                          \
         errno = before;                                                                            \
-        int error = wait_by_thread(real_##name, list, ct, t, &result);                             \
-        return error == 0 ? result : (int)refuse(error);                                           \
+        int error = wait_by_thread(real_##name, list, ct, t, &result, CALLER);                     \
+        return error == 0 ? result : (int)refuse_to(CALLER, error);                                \
     }                                                                                              \
     _Static_assert(1, "")
 
@@ -105,6 +106,6 @@ HOOK(int, gai_suspend, (const void *const *list, int ct, const struct timespec *
     if ((result = real_gai_suspend(list, ct, &at_once)) == 0 || result == EAI_ALLDONE) {
         return result;
     }
-    int error = wait_by_thread(real_gai_suspend, list, ct, t, &result);
+    int error = wait_by_thread(real_gai_suspend, list, ct, t, &result, CALLER);
     return error == 0 ? result : error == EAGAIN ? EAI_MEMORY : EAI_INTR;
 }

@@ -33,34 +33,35 @@ static int try(void *semaphore)
     return real_sem_trywait((sem_t *)semaphore) == 0 ? 0 : errno == EAGAIN ? EBUSY : errno;
 }
 
-static int take(sem_t *semaphore, clockid_t clock, const struct timespec *time)
+static int take(sem_t *semaphore, const limit_t *limit)
 {
     static const lockable_t own = {try, NULL, 1, FOR_SEMAPHORE};
     static const lockable_t shared = {try, is_watched, 1, FOR_FUTEX};
     const lockable_t *kind = is_watched(semaphore) ? &own : &shared;
-    limit_t limit = {time, clock};
     aco_i_spend_call();
     int error = is_awaited(semaphore) ? EBUSY : try(semaphore);
-    error = error == EBUSY ? aco_i_obtain(kind, semaphore, &limit) : error;
+    error = error == EBUSY ? aco_i_obtain(kind, semaphore, limit) : error;
     return error == 0 ? 0 : (int)refuse(error);
 }
 
 HOOK(int, sem_wait, (sem_t * semaphore), (semaphore), refuse(EAGAIN))
 {
-    return is_in_task() ? take(semaphore, CLOCK_REALTIME, NULL) : real_sem_wait(semaphore);
+    limit_t limit = {.caller = CALLER};
+    return is_in_task() ? take(semaphore, &limit) : real_sem_wait(semaphore);
 }
 
 HOOK(int, sem_timedwait, (sem_t * semaphore, const struct timespec *time), (semaphore, time),
      refuse(EAGAIN))
 {
-    return is_in_task() ? take(semaphore, CLOCK_REALTIME, time)
-                        : real_sem_timedwait(semaphore, time);
+    limit_t limit = {time, CLOCK_REALTIME, CALLER, 0};
+    return is_in_task() ? take(semaphore, &limit) : real_sem_timedwait(semaphore, time);
 }
 
 HOOK(int, sem_clockwait, (sem_t * semaphore, clockid_t clock, const struct timespec *time),
      (semaphore, clock, time), refuse(EAGAIN))
 {
-    return is_in_task() && is_for_waits(clock) ? take(semaphore, clock, time)
+    limit_t limit = {time, clock, CALLER, 0};
+    return is_in_task() && is_for_waits(clock) ? take(semaphore, &limit)
                                                : real_sem_clockwait(semaphore, clock, time);
 }
 

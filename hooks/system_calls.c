@@ -249,13 +249,13 @@ long hook_syscall(long number, long a, long b, long c, long d, long e, long f)
     args_t args = {{a, b, c, d, e, f}};
 #ifdef SYS_futex_time64
     if (number == SYS_futex_time64) {
-        return aco_i_futex(number, &args);
+        return aco_i_futex(number, &args, CALLER);
     }
 #endif
     if (number == SYS_futex) {
-        return aco_i_futex(number, &args);
+        return aco_i_futex(number, &args, CALLER);
     }
-    long result = is_in_task() ? call_in_task(number, &args)
+    long result = is_in_task() ? NESTED(call_in_task(number, &args))
                                : real_syscall(number, a, b, c, d, e, f);
     if (result == 0 && may_fork(number, a)) {
         aco_i_begin_child();

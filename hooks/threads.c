@@ -51,6 +51,7 @@ static int start_caller(caller_t *caller)
 /* Waits until the thread has reported its end. 0, or why the task gives up. */
 static int wait_for_caller(caller_t *caller, const limit_t *limit)
 {
+    SHIELD_LATER(shield);
     for (;;) {
         lock(&caller->lock);
         if (caller->has_ended) {
@@ -60,7 +61,12 @@ static int wait_for_caller(caller_t *caller, const limit_t *limit)
         aco_i_open_wait(caller->task, FOR_HELPER);
         unlock(&caller->lock);
         outcome_t outcome = aco_i_wait_within(caller->task, limit);
-        if (outcome != WAIT_EVENT && outcome != WAIT_NONE) {
+        if (outcome == WAIT_EVENT || outcome == WAIT_NONE) {
+            continue;
+        }
+        if (aco_i_limit_goes_on(limit)) {
+            shield = aco_i_enter_shielded();
+        } else {
             return aco_i_error_of(outcome);
         }
     }
@@ -74,7 +80,7 @@ static void interrupt(caller_t *caller)
         aco_shielded
         {
             struct timespec time = timespec_of(aco_i_after(INTERVAL));
-            limit_t soon = {&time, CLOCK_MONOTONIC};
+            limit_t soon = {.time = &time, .clock = CLOCK_MONOTONIC};
             is_ended = wait_for_caller(caller, &soon) == 0;
         }
     }
@@ -191,14 +197,14 @@ static int join_in_task(pthread_t thread, void **result, const limit_t *limit)
 
 int hook_pthread_join(pthread_t thread, void **result)
 {
-    static const limit_t never;
-    return is_in_task() ? join_in_task(thread, result, &never) : real_pthread_join(thread, result);
+    limit_t limit = {.caller = CALLER};
+    return is_in_task() ? join_in_task(thread, result, &limit) : real_pthread_join(thread, result);
 }
 
 int hook_pthread_clockjoin_np(pthread_t thread, void **result, clockid_t clock,
                               const struct timespec *time)
 {
-    limit_t limit = {time, clock};
+    limit_t limit = {time, clock, CALLER, 0};
     return is_in_task() && is_for_waits(clock) && (time == NULL || is_valid(time))
                ? join_in_task(thread, result, &limit)
                : real_pthread_clockjoin_np(thread, result, clock, time);
@@ -207,7 +213,7 @@ int hook_pthread_clockjoin_np(pthread_t thread, void **result, clockid_t clock,
 HOOK(int, pthread_timedjoin_np, (pthread_t thread, void **result, const struct timespec *time),
      (thread, result, time), EBUSY)
 {
-    limit_t limit = {time, CLOCK_REALTIME};
+    limit_t limit = {time, CLOCK_REALTIME, CALLER, 0};
     return is_in_task() && (time == NULL || is_valid(time))
                ? join_in_task(thread, result, &limit)
                : real_pthread_timedjoin_np(thread, result, time);

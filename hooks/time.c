@@ -11,10 +11,16 @@ HOOKS_OF(time);
 
 /* ==== Sleeping =============================================================================== */
 
-static int sleep_for(const struct timespec *t, struct timespec *left)
+/* Sleeps at least once, as a yield, even if there is no time left. */
+static int sleep_till(int64_t until)
+{
+    return aco_sleep(until == NO_DEADLINE ? INT64_MAX : until - aco_i_clock());
+}
+
+static int sleep_for(const struct timespec *t, struct timespec *left, const void *caller)
 {
     int64_t until = aco_i_after(ns_of(t));
-    int result = aco_sleep(ns_of(t));
+    int result = ANSWERED_TO(caller, sleep_till(until));
     if (result != 0 && left != NULL) {
         *left = left_until(until);
     }
@@ -24,14 +30,15 @@ static int sleep_for(const struct timespec *t, struct timespec *left)
 HOOK(int, nanosleep, (const struct timespec *t, struct timespec *left), (t, left),
      syscall(SYS_nanosleep, t, left))
 {
-    return is_in_task() && t != NULL && is_valid_time(t) ? sleep_for(t, left)
+    return is_in_task() && t != NULL && is_valid_time(t) ? sleep_for(t, left, CALLER)
                                                          : real_nanosleep(t, left);
 }
 HOOK_ALIAS(__nanosleep, nanosleep);
 
 HOOK(int, usleep, (useconds_t us), (us), refuse(ENOSYS))
 {
-    return is_in_task() ? aco_sleep((int64_t)us * 1000) : real_usleep(us);
+    struct timespec t = timespec_of((int64_t)us * 1000);
+    return is_in_task() ? sleep_for(&t, NULL, CALLER) : real_usleep(us);
 }
 
 HOOK(unsigned, sleep, (unsigned s), (s), s)
@@ -40,7 +47,8 @@ HOOK(unsigned, sleep, (unsigned s), (s), s)
         return real_sleep(s);
     }
     struct timespec t = {(time_t)s, 0}, left = {0, 0};
-    return sleep_for(&t, &left) == 0 ? 0 : (unsigned)left.tv_sec + (left.tv_nsec >= SECOND / 2);
+    return sleep_for(&t, &left, CALLER) == 0 ? 0
+                                             : (unsigned)left.tv_sec + (left.tv_nsec >= SECOND / 2);
 }
 
 /* Sleeps until a point in time of a clock that may be set. */
@@ -72,9 +80,9 @@ HOOK(int, clock_nanosleep,
     }
     KEEP_ERRNO();
     int result = clock != CLOCK_MONOTONIC && (is_absolute || clock != CLOCK_REALTIME)
-                     ? sleep_until(clock, t)
-                 : is_absolute ? aco_sleep(ns_of(t) - aco_i_clock())
-                               : sleep_for(t, left);
+                     ? ANSWERED(sleep_until(clock, t))
+                 : is_absolute ? ANSWERED(sleep_till(ns_of(t)))
+                               : sleep_for(t, left, CALLER);
     return result == 0 ? 0 : errno;
 }
 
@@ -82,13 +90,14 @@ HOOK(int, clock_nanosleep,
 
 HOOK(int, pause, (void), (), refuse(ENOSYS))
 {
-    return is_in_task() ? aco_sleep(INT64_MAX) : real_pause();
+    return is_in_task() ? ANSWERED(aco_sleep(INT64_MAX)) : real_pause();
 }
 
 /* ppoll() waits for signals that the mask lets through. */
 HOOK(int, sigsuspend, (const sigset_t *mask), (mask), refuse(ENOSYS))
 {
-    return is_in_task() && mask != NULL ? ppoll(NULL, 0, NULL, mask) : real_sigsuspend(mask);
+    return is_in_task() && mask != NULL ? NESTED(ppoll(NULL, 0, NULL, mask))
+                                        : real_sigsuspend(mask);
 }
 HOOK_ALIAS(__sigsuspend, sigsuspend);
 
@@ -100,12 +109,14 @@ HOOK(int, sigtimedwait, (const sigset_t *set, siginfo_t *info, const struct time
     if (!is_in_task() || (timeout != NULL && !is_valid_time(timeout))) {
         return real_sigtimedwait(set, info, timeout);
     }
-    return wait_for_signal(set, info, end_of(timeout));
+    int64_t until = end_of(timeout);
+    return ANSWERED(wait_for_signal(set, info, until));
 }
 
 HOOK(int, sigwaitinfo, (const sigset_t *set, siginfo_t *info), (set, info), refuse(ENOSYS))
 {
-    return is_in_task() ? wait_for_signal(set, info, NO_DEADLINE) : real_sigwaitinfo(set, info);
+    return is_in_task() ? ANSWERED(wait_for_signal(set, info, NO_DEADLINE))
+                        : real_sigwaitinfo(set, info);
 }
 
 HOOK(int, sigwait, (const sigset_t *set, int *number), (set, number), ENOSYS)
@@ -114,7 +125,7 @@ HOOK(int, sigwait, (const sigset_t *set, int *number), (set, number), ENOSYS)
         return real_sigwait(set, number);
     }
     KEEP_ERRNO();
-    int got = wait_for_signal(set, NULL, NO_DEADLINE);
+    int got = ANSWERED(wait_for_signal(set, NULL, NO_DEADLINE));
     if (got > 0) {
         *number = got;
     }

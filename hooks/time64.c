@@ -68,7 +68,7 @@ HOOK(int, __nanosleep64, (const timespec64_t *t, timespec64_t *left), (t, left),
     if (!is_in_task() || t == NULL) {
         return real___nanosleep64(t, left);
     }
-    int result = nanosleep(SMALL(t), &rest);
+    int result = NESTED(nanosleep(SMALL(t), &rest));
     if (result != 0) {
         put(left, &rest);
     }
@@ -77,7 +77,9 @@ HOOK(int, __nanosleep64, (const timespec64_t *t, timespec64_t *left), (t, left),
 
 HOOK(int, __thrd_sleep64, (const timespec64_t *t, timespec64_t *left), (t, left), -2)
 {
-    return !is_in_task() ? real___thrd_sleep64(t, left) : hook___nanosleep64(t, left) == 0 ? 0 : -2;
+    return !is_in_task()                              ? real___thrd_sleep64(t, left)
+           : NESTED(hook___nanosleep64(t, left)) == 0 ? 0
+                                                      : -2;
 }
 
 HOOK(int, __clock_nanosleep_time64,
@@ -88,7 +90,7 @@ HOOK(int, __clock_nanosleep_time64,
     if (!is_in_task() || t == NULL) {
         return real___clock_nanosleep_time64(clock, flags, t, left);
     }
-    int error = clock_nanosleep(clock, flags, SMALL(t), &rest);
+    int error = NESTED(clock_nanosleep(clock, flags, SMALL(t), &rest));
     if (error != 0 && (flags & TIMER_ABSTIME) == 0) {
         put(left, &rest);
     }
@@ -98,20 +100,22 @@ HOOK(int, __clock_nanosleep_time64,
 HOOK(int, __sigtimedwait64, (const sigset_t *set, siginfo_t *info, const timespec64_t *t),
      (set, info, t), refuse(ENOSYS))
 {
-    return is_in_task() ? sigtimedwait(set, info, SMALL(t)) : real___sigtimedwait64(set, info, t);
+    return is_in_task() ? NESTED(sigtimedwait(set, info, SMALL(t)))
+                        : real___sigtimedwait64(set, info, t);
 }
 
 HOOK(int, __semtimedop64, (int id, struct sembuf *ops, size_t ct, const timespec64_t *t),
      (id, ops, ct, t), refuse(ENOSYS))
 {
-    return is_in_task() ? semtimedop(id, ops, ct, SMALL(t)) : real___semtimedop64(id, ops, ct, t);
+    return is_in_task() ? NESTED(semtimedop(id, ops, ct, SMALL(t)))
+                        : real___semtimedop64(id, ops, ct, t);
 }
 
 #define HOOK_SUSPEND(name, usual, type, otherwise)                                                 \
     HOOK(int, name, (const type *const *list, int ct, const timespec64_t *t), (list, ct, t),       \
          otherwise)                                                                                \
     {                                                                                              \
-        return is_in_task() ? usual(list, ct, SMALL(t)) : real_##name(list, ct, t);                \
+        return is_in_task() ? NESTED(usual(list, ct, SMALL(t))) : real_##name(list, ct, t);        \
     }                                                                                              \
     _Static_assert(1, "")
 
@@ -123,18 +127,18 @@ HOOK_SUSPEND(__gai_suspend_time64, gai_suspend, struct gaicb, EAI_SYSTEM);
 HOOK(int, __ppoll64, (struct pollfd * fds, nfds_t ct, const timespec64_t *t, const sigset_t *mask),
      (fds, ct, t, mask), refuse(ENOSYS))
 {
-    return is_in_task() ? ppoll(fds, ct, SMALL(t), mask) : real___ppoll64(fds, ct, t, mask);
+    return is_in_task() ? NESTED(ppoll(fds, ct, SMALL(t), mask)) : real___ppoll64(fds, ct, t, mask);
 }
 
 HOOK(int, __select64, (int ct, fd_set *in, fd_set *out, fd_set *except, timeval64_t *t),
      (ct, in, out, except, t), refuse(ENOSYS))
 {
     if (!is_in_task() || t == NULL) {
-        return is_in_task() ? select(ct, in, out, except, NULL)
+        return is_in_task() ? NESTED(select(ct, in, out, except, NULL))
                             : real___select64(ct, in, out, except, t);
     }
     struct timeval small = {seconds_of(t->s + t->us / 1000000), (suseconds_t)(t->us % 1000000)};
-    int result = select(ct, in, out, except, &small);
+    int result = NESTED(select(ct, in, out, except, &small));
     *t = (timeval64_t){small.tv_sec, small.tv_usec};
     return result;
 }
@@ -143,7 +147,7 @@ HOOK(int, __pselect64,
      (int ct, fd_set *in, fd_set *out, fd_set *except, const timespec64_t *t, const sigset_t *mask),
      (ct, in, out, except, t, mask), refuse(ENOSYS))
 {
-    return is_in_task() ? pselect(ct, in, out, except, SMALL(t), mask)
+    return is_in_task() ? NESTED(pselect(ct, in, out, except, SMALL(t), mask))
                         : real___pselect64(ct, in, out, except, t, mask);
 }
 
@@ -151,7 +155,7 @@ HOOK(int, __epoll_pwait2_time64,
      (int fd, struct epoll_event *events, int ct, const timespec64_t *t, const sigset_t *mask),
      (fd, events, ct, t, mask), refuse(ENOSYS))
 {
-    return is_in_task() ? epoll_pwait2(fd, events, ct, SMALL(t), mask)
+    return is_in_task() ? NESTED(epoll_pwait2(fd, events, ct, SMALL(t), mask))
                         : real___epoll_pwait2_time64(fd, events, ct, t, mask);
 }
 
@@ -159,11 +163,11 @@ HOOK(int, __recvmmsg64, (int fd, struct mmsghdr *messages, unsigned ct, int flag
      (fd, messages, ct, flags, t), refuse(ENOSYS))
 {
     if (!is_in_task() || t == NULL) {
-        return is_in_task() ? recvmmsg(fd, messages, ct, flags, NULL)
+        return is_in_task() ? NESTED(recvmmsg(fd, messages, ct, flags, NULL))
                             : real___recvmmsg64(fd, messages, ct, flags, t);
     }
     struct timespec small = {seconds_of(t->s), t->ns};
-    int result = recvmmsg(fd, messages, ct, flags, &small);
+    int result = NESTED(recvmmsg(fd, messages, ct, flags, &small));
     put(t, &small);
     return result;
 }
@@ -172,7 +176,7 @@ HOOK(int, __mq_timedsend_time64,
      (mqd_t queue, const char *text, size_t sz, unsigned priority, const timespec64_t *t),
      (queue, text, sz, priority, t), refuse(ENOSYS))
 {
-    return is_in_task() ? mq_timedsend(queue, text, sz, priority, SMALL(t))
+    return is_in_task() ? NESTED(mq_timedsend(queue, text, sz, priority, SMALL(t)))
                         : real___mq_timedsend_time64(queue, text, sz, priority, t);
 }
 
@@ -180,7 +184,7 @@ HOOK(ssize_t, __mq_timedreceive_time64,
      (mqd_t queue, char *text, size_t sz, unsigned *priority, const timespec64_t *t),
      (queue, text, sz, priority, t), refuse(ENOSYS))
 {
-    return is_in_task() ? mq_timedreceive(queue, text, sz, priority, SMALL(t))
+    return is_in_task() ? NESTED(mq_timedreceive(queue, text, sz, priority, SMALL(t)))
                         : real___mq_timedreceive_time64(queue, text, sz, priority, t);
 }
 
@@ -205,19 +209,19 @@ HOOK(int, __setsockopt64, (int fd, int level, int option, const void *value, soc
 HOOK(ssize_t, __recvmsg64, (int fd, struct msghdr *msg, int flags), (fd, msg, flags),
      syscall(SYS_recvmsg, fd, msg, flags))
 {
-    return is_in_task() ? recvmsg(fd, msg, flags) : real___recvmsg64(fd, msg, flags);
+    return is_in_task() ? NESTED(recvmsg(fd, msg, flags)) : real___recvmsg64(fd, msg, flags);
 }
 
 HOOK(ssize_t, __sendmsg64, (int fd, const struct msghdr *msg, int flags), (fd, msg, flags),
      syscall(SYS_sendmsg, fd, msg, flags))
 {
-    return is_in_task() ? sendmsg(fd, msg, flags) : real___sendmsg64(fd, msg, flags);
+    return is_in_task() ? NESTED(sendmsg(fd, msg, flags)) : real___sendmsg64(fd, msg, flags);
 }
 
 HOOK(int, __sendmmsg64, (int fd, struct mmsghdr *messages, unsigned ct, int flags),
      (fd, messages, ct, flags), refuse(ENOSYS))
 {
-    return is_in_task() ? sendmmsg(fd, messages, ct, flags)
+    return is_in_task() ? NESTED(sendmmsg(fd, messages, ct, flags))
                         : real___sendmmsg64(fd, messages, ct, flags);
 }
 
@@ -236,7 +240,7 @@ HOOK(pid_t, __wait4_time64, (pid_t pid, int *status, int options, rusage64_t *us
     if (!is_in_task()) {
         return real___wait4_time64(pid, status, options, usage);
     }
-    pid_t got = wait4(pid, status, options, &u);
+    pid_t got = NESTED(wait4(pid, status, options, &u));
     if (got > 0 && usage != NULL) {
         usage->user = (timeval64_t){u.ru_utime.tv_sec, u.ru_utime.tv_usec};
         usage->system = (timeval64_t){u.ru_stime.tv_sec, u.ru_stime.tv_usec};
@@ -248,7 +252,7 @@ HOOK(pid_t, __wait4_time64, (pid_t pid, int *status, int options, rusage64_t *us
 HOOK(pid_t, __wait3_time64, (int *status, int options, rusage64_t *usage), (status, options, usage),
      refuse(ENOSYS))
 {
-    return hook___wait4_time64(-1, status, options, usage);
+    return NESTED(hook___wait4_time64(-1, status, options, usage));
 }
 
 /* ==== Threads ================================================================================ */
@@ -257,14 +261,15 @@ HOOK(pid_t, __wait3_time64, (int *status, int options, rusage64_t *usage), (stat
 #define HOOK_UNTIL(name, type, usual)                                                              \
     HOOK(int, name, (type * object, const timespec64_t *t), (object, t), EAGAIN)                   \
     {                                                                                              \
-        return is_in_task() ? usual(object, SMALL(t)) : real_##name(object, t);                    \
+        return is_in_task() ? NESTED(usual(object, SMALL(t))) : real_##name(object, t);            \
     }                                                                                              \
     _Static_assert(1, "")
 #define HOOK_UNTIL_BY(name, type, usual)                                                           \
     HOOK(int, name, (type * object, clockid_t clock, const timespec64_t *t), (object, clock, t),   \
          EAGAIN)                                                                                   \
     {                                                                                              \
-        return is_in_task() ? usual(object, clock, SMALL(t)) : real_##name(object, clock, t);      \
+        return is_in_task() ? NESTED(usual(object, clock, SMALL(t)))                               \
+                            : real_##name(object, clock, t);                                       \
     }                                                                                              \
     _Static_assert(1, "")
 
@@ -282,7 +287,7 @@ HOOK(int, __pthread_cond_timedwait64,
      (pthread_cond_t * cond, pthread_mutex_t *mutex, const timespec64_t *t), (cond, mutex, t),
      EAGAIN)
 {
-    return is_in_task() ? pthread_cond_timedwait(cond, mutex, SMALL(t))
+    return is_in_task() ? NESTED(pthread_cond_timedwait(cond, mutex, SMALL(t)))
                         : real___pthread_cond_timedwait64(cond, mutex, t);
 }
 
@@ -290,21 +295,21 @@ HOOK(int, __pthread_cond_clockwait64,
      (pthread_cond_t * cond, pthread_mutex_t *mutex, clockid_t clock, const timespec64_t *t),
      (cond, mutex, clock, t), EAGAIN)
 {
-    return is_in_task() ? pthread_cond_clockwait(cond, mutex, clock, SMALL(t))
+    return is_in_task() ? NESTED(pthread_cond_clockwait(cond, mutex, clock, SMALL(t)))
                         : real___pthread_cond_clockwait64(cond, mutex, clock, t);
 }
 
 HOOK(int, __cnd_timedwait64, (cnd_t * cond, mtx_t *mutex, const timespec64_t *t), (cond, mutex, t),
      thrd_error)
 {
-    return is_in_task() ? cnd_timedwait(cond, mutex, SMALL(t))
+    return is_in_task() ? NESTED(cnd_timedwait(cond, mutex, SMALL(t)))
                         : real___cnd_timedwait64(cond, mutex, t);
 }
 
 HOOK(int, __pthread_timedjoin_np64, (pthread_t thread, void **result, const timespec64_t *t),
      (thread, result, t), EAGAIN)
 {
-    return is_in_task() ? pthread_timedjoin_np(thread, result, SMALL(t))
+    return is_in_task() ? NESTED(pthread_timedjoin_np(thread, result, SMALL(t)))
                         : real___pthread_timedjoin_np64(thread, result, t);
 }
 
@@ -312,7 +317,7 @@ HOOK(int, __pthread_clockjoin_np64,
      (pthread_t thread, void **result, clockid_t clock, const timespec64_t *t),
      (thread, result, clock, t), EAGAIN)
 {
-    return is_in_task() ? pthread_clockjoin_np(thread, result, clock, SMALL(t))
+    return is_in_task() ? NESTED(pthread_clockjoin_np(thread, result, clock, SMALL(t)))
                         : real___pthread_clockjoin_np64(thread, result, clock, t);
 }
 #endif

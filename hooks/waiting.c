@@ -176,6 +176,7 @@ static int wait_in_queue(const lockable_t *kind, void *object, const limit_t *li
                          bucket_t *bucket, aco_task_t *self)
 {
     int64_t retry = 0;
+    SHIELD_LATER(shield);
     for (;;) {
         int is_first = first_of(bucket, object) == &self->node;
         aco_i_open_wait(self, kind->reason);
@@ -191,8 +192,13 @@ static int wait_in_queue(const lockable_t *kind, void *object, const limit_t *li
         }
         retry = is_first ? retry_after(kind, object, retry) : 0;
         outcome_t outcome = wait_within(self, limit, retry);
+        int has_failed = outcome != WAIT_EVENT && outcome != WAIT_NONE;
+        if (has_failed && aco_i_limit_goes_on(limit)) {
+            shield = aco_i_enter_shielded();
+            has_failed = 0;
+        }
         lock(&bucket->lock);
-        if (outcome != WAIT_EVENT && outcome != WAIT_NONE) {
+        if (has_failed) {
             return aco_i_error_of(outcome);
         }
     }
@@ -294,7 +300,8 @@ int aco_i_end_wait(const limit_t *limit, watch_t *watch)
 {
     aco_task_t *self = aco_i_running_task();
     int error;
-    if (aco_i_must_fail(&error)) {
+    SHIELD_LATER(shield);
+    if (aco_i_must_fail(&error) && !aco_i_limit_goes_on(limit)) {
         return wait_a_moment(self, limit) == WAIT_EVENT ? 0 : error;
     }
     for (;;) {
@@ -303,6 +310,10 @@ int aco_i_end_wait(const limit_t *limit, watch_t *watch)
             return 0;
         }
         int is_over = outcome == WAIT_NONE && watch != NULL && watch->is_over(watch);
+        if (outcome != WAIT_NONE && aco_i_limit_goes_on(limit)) {
+            shield = aco_i_enter_shielded(); /* before the wait is opened again */
+            outcome = WAIT_NONE;
+        }
         outcome = end_or_reopen(self, is_over ? WAIT_EVENT : outcome);
         if (outcome != WAIT_NONE) {
             return outcome == WAIT_EVENT ? 0 : aco_i_error_of(outcome);

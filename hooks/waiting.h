@@ -23,7 +23,13 @@
 typedef struct {
     const struct timespec *time;
     clockid_t clock;
+    const void *caller; /* its library may want to wait beyond deadlines; NULL: it does not */
+    int is_of_io;       /* not of a lock or similar */
 } limit_t;
+
+/* Whether a wait that has failed goes on, shielded, as its task is late and its library wants that.
+ * If its limit has passed, it then ends by that. */
+HIDDEN int aco_i_limit_goes_on(const limit_t *limit);
 
 /* Looks at a word that others may change without a wake that tasks see. */
 typedef struct watch_s {
@@ -186,7 +192,7 @@ typedef struct {
 HIDDEN long aco_i_libc_syscall(long number, const args_t *args);
 
 /* Does SYS_futex, or SYS_futex_time64, for any thread. */
-HIDDEN long aco_i_futex(long number, const args_t *args);
+HIDDEN long aco_i_futex(long number, const args_t *args, const void *caller);
 
 /* Empties all queues, in a child after fork(). */
 HIDDEN void aco_i_forget_waits(void);

@@ -32,7 +32,7 @@ int aco_i_wait_while(const uint32_t *word, uint32_t value, clockid_t clock,
                      const struct timespec *time)
 {
     if (is_in_task()) {
-        limit_t limit = {time, clock};
+        limit_t limit = {.time = time, .clock = clock};
         return aco_i_begin_wait_for_wake(word, value, UINT32_MAX) ? aco_i_end_wait(&limit, NULL)
                                                                   : EAGAIN;
     }
@@ -45,7 +45,7 @@ int aco_i_wait_while(const uint32_t *word, uint32_t value, clockid_t clock,
 static void wake(uint32_t *word)
 {
     args_t args = {{(long)word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, INT_MAX, 0, 0, 0}};
-    aco_i_futex(SYS_futex, &args);
+    aco_i_futex(SYS_futex, &args, NULL);
 }
 
 void aco_i_set_and_wake(uint32_t *word, uint32_t value)

@@ -156,6 +156,40 @@ check_messages() {
     echo "messages"
 }
 
+# check_answers FILE READ LOCK [VARIABLE=VALUE]: a library with this file name gets these answers.
+check_answers() {
+    cp "$TMP/libanswering.so" "$TMP/$1"
+    must "calls of $1 are not answered" env "${4:-SEED=1}" "$TMP/test_answers" library "$TMP/$1"
+    [[ $(<"$TMP/said") == "read $2"$'\n'"syscall $2"$'\n'"lock $3" ]] ||
+        fail "$* gets: $(<"$TMP/said")"
+}
+
+check_all_answers() {
+    local variable=ACO_HOOKS_ON_DEADLINE value
+    use_program "$FOLDER/test_answers.c" "${compiler[@]}" -O2
+    must "answering.c does not build" "${compiler[@]}" -O2 -std=gnu11 "${C_WARNINGS[@]}" -shared \
+        -fPIC "$FOLDER/answering.c" -o "$TMP/libanswering.so"
+    check_answers libanswering.so.1 error error
+    check_answers libzmq.so.5 EINTR waits
+    check_answers libnanomsg.so.5 EINTR waits
+    check_answers libuv.so.1 waits waits
+    check_answers libevent-2.1.so.7 waits waits
+    check_answers libpython3.11.so.1.0 error waits
+    check_answers libnng.so.1 error waits
+    check_answers libdb-5.3.so error waits
+    check_answers libzmq.so.5 error error "$variable=libuv=EINTR  libzmq=error"
+    check_answers libanswering.so.1 EINTR waits "$variable=libanswering=EINTR"
+    check_answers libanswering.so.1 waits waits "$variable= lib=error liban=wait "
+    check_answers libanswering.so.1 error waits "$variable=libanswering=locks-wait"
+    for value in libanswering libanswering= =wait libanswering=perhaps libanswering=waits; do
+        must "a bad $variable ends a program" env "$variable=$value" "$TMP/test_answers" library \
+            "$TMP/libanswering.so"
+        [[ $(<"$TMP/said") == "aco_hooks: $variable has $value: name a library"*"read error"* ]] ||
+            fail "$variable=$value gets: $(<"$TMP/said")"
+    done
+    echo "answers"
+}
+
 check_native() {
     local name
     has_openssl "${compiler[@]}" || lack "no OpenSSL: apt-get install libssl-dev"
@@ -168,6 +202,7 @@ check_native() {
     done
     build_sleeper "$TMP/sleeper.c" -L"$OUTPUT" -laco_runtime -laco -o "$TMP/sleeper"
     check_messages
+    check_all_answers
     check_preloaded
 }
 

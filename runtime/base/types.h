@@ -88,9 +88,10 @@ struct aco_task_s {
     unsigned char is_thread : 1;    /* aco_i_on_return() is called whenever it goes on */
     unsigned char ct_hopeless : 2;  /* waits in a row that failed at once; at most 3 */
     int ct_shields;
-    int64_t deadline; /* 0: a thread without one */
-    uint32_t timer;   /* index in the heap; 0: none is set */
-    int fd;           /* a descriptor that it waits for */
+    const void *caller; /* of a hook that calls another one; NULL: a hook knows its own */
+    int64_t deadline;   /* 0: a thread without one */
+    uint32_t timer;     /* index in the heap; 0: none is set */
+    int fd;             /* a descriptor that it waits for */
     union {
         struct {
             node_t node;
