@@ -294,6 +294,13 @@ static int set_guard(uint32_t *guard, uint32_t bits)
     return 0;
 }
 
+/* TSan's own functions for guards order nothing after an abort. */
+#ifdef __SANITIZE_THREAD__
+#define ORDER_GUARD(guard) ((void)__atomic_fetch_or(guard, 0, __ATOMIC_ACQ_REL))
+#else
+#define ORDER_GUARD(guard) ((void)(guard))
+#endif
+
 /* Returns whether the caller must initialise the variable. In a process with one thread, C++
  * runtimes take a second task for a recursion; tasks therefore wait here. */
 HOOK(int, __cxa_guard_acquire, (uint32_t * guard), (guard), acquire_guard(guard))
@@ -306,7 +313,9 @@ HOOK(int, __cxa_guard_acquire, (uint32_t * guard), (guard), acquire_guard(guard)
             aco_i_obtain(&kind, guard, &never);
         }
     }
-    return real___cxa_guard_acquire(guard);
+    int must_initialise = real___cxa_guard_acquire(guard);
+    ORDER_GUARD(guard);
+    return must_initialise;
 }
 
 HOOK(void, __cxa_guard_release, (uint32_t * guard), (guard), set_guard(guard, GUARD_DONE))
@@ -317,6 +326,7 @@ HOOK(void, __cxa_guard_release, (uint32_t * guard), (guard), set_guard(guard, GU
 
 HOOK(void, __cxa_guard_abort, (uint32_t * guard), (guard), set_guard(guard, 0))
 {
+    ORDER_GUARD(guard);
     real___cxa_guard_abort(guard);
     released(guard);
 }
