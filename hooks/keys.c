@@ -48,25 +48,37 @@ int aco_hooks_set_own_keys(const char *names)
     return names == NULL ? (int)refuse(EINVAL) : set_libraries(names, "");
 }
 
-static EARLY int is_named(const char *file)
+static EARLY int is_listed(const char *file)
 {
-    const char *slash = strrchr(file, '/'), *name = slash == NULL ? file : slash + 1;
-    const char *word = __atomic_load_n(&libraries, __ATOMIC_ACQUIRE);
-    for (size_t sz; (word += strspn(word, " "))[0] != '\0'; word += sz) {
-        sz = strcspn(word, " ");
-        if (strncmp(name, word, sz) == 0) {
+    return aco_i_is_named(__atomic_load_n(&libraries, __ATOMIC_ACQUIRE), file);
+}
+
+/* Whether an address is in one of the libraries, linked into another file. TSan makes keys before
+ * the hooks have begun. */
+static EARLY int is_of_static_library(const void *address)
+{
+    static const struct {
+        const char *library, *function; /* which makes its keys, or the beginning of its name */
+    } known[] = {
+        {"libcrypto", "CRYPTO_THREAD_"},
+        {"libpython", "PyThread_"},
+        {"liblmdb", "mdb_env_"},
+    };
+    for (size_t i = 0; aco_i_check_hooks != NULL && i < sizeof(known) / sizeof(known[0]); i++) {
+        if (is_listed(known[i].library) && aco_i_is_in_function(address, known[i].function)) {
             return 1;
         }
     }
     return 0;
 }
 
-/* Whether tasks have values of their own for keys that code at an address makes: here, if it lies
- * in one of the libraries. */
+/* Whether tasks have values of their own for keys that code at an address makes: here, if it is of
+ * one of the libraries. */
 __attribute__((weak)) EARLY int aco_i_has_own_keys(const void *address)
 {
     Dl_info info;
-    return dladdr(address, &info) != 0 && info.dli_fname != NULL && is_named(info.dli_fname);
+    return (dladdr(address, &info) != 0 && info.dli_fname != NULL && is_listed(info.dli_fname)) ||
+           is_of_static_library(address);
 }
 
 /* ==== Keys =================================================================================== */

@@ -187,6 +187,12 @@ SHARED int aco_i_wait_for_child(pid_t pid, int options);
 /* Takes the first task whose wait can be claimed from a queue; NULL if there is none. */
 SHARED node_t *aco_i_claim_first(queue_t *queue, outcome_t outcome);
 
+/* ---- observe/symbols.c ---- */
+
+/* Whether an address is in a function whose name begins with `prefix`. 0 in a file that was
+ * stripped of its symbols. */
+SHARED int aco_i_is_in_function(const void *address, const char *prefix);
+
 /* ---- start/embed.c ---- */
 
 /*

@@ -337,6 +337,45 @@ static void all_hooks_are_reached(void **state)
     assert_true(aco_hooks_active());
 }
 
+/* ==== Keys of static libraries =============================================================== */
+
+static pthread_key_t plain_key, static_key;
+
+/* libcrypto makes its keys in a function of this name. */
+static __attribute__((noinline)) int CRYPTO_THREAD_init_local(pthread_key_t *key)
+{
+    int error = pthread_key_create(key, NULL);
+    __asm__ volatile(""); /* no tail call */
+    return error;
+}
+
+static void *sets_values(void *arg)
+{
+    CHECK(pthread_getspecific(static_key) == NULL);
+    CHECK(pthread_setspecific(static_key, arg) == 0 && pthread_setspecific(plain_key, arg) == 0);
+    let_run();
+    CHECK(pthread_getspecific(static_key) == arg);
+    return arg;
+}
+
+static void *has_two_values(void *arg)
+{
+    aco_task_t *a = aco_spawn(sets_values, &plain_key), *b = aco_spawn(sets_values, &static_key);
+    CHECK(aco_join(a, NULL) == 0 && aco_join(b, NULL) == 0);
+    CHECK(pthread_getspecific(plain_key) == &static_key); /* the thread's */
+    CHECK(pthread_getspecific(static_key) == NULL);
+    return arg;
+}
+
+static void static_libraries_are_known_by_their_symbols(void **state)
+{
+    (void)state;
+    assert_int_equal(pthread_key_create(&plain_key, NULL), 0);
+    assert_int_equal(CRYPTO_THREAD_init_local(&static_key), 0);
+    run_tasks(has_two_values, NULL);
+    assert_int_equal(pthread_key_delete(plain_key) + pthread_key_delete(static_key), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -348,6 +387,7 @@ int main(void)
         cmocka_unit_test(a_function_that_waits_is_called_once),
         cmocka_unit_test(a_child_has_no_hooks),
         cmocka_unit_test(all_hooks_are_reached),
+        cmocka_unit_test(static_libraries_are_known_by_their_symbols),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -128,6 +128,15 @@ int aco_i_is_function(uintptr_t pc, const char *prefix)
     return name != NULL && strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
+int aco_i_is_in_function(const void *address, const char *prefix)
+{
+    aco_i_find_modules();
+    aco_i_begin_backtraces();
+    int is_in_it = aco_i_is_function((uintptr_t)address, prefix);
+    aco_i_end_backtraces();
+    return is_in_it;
+}
+
 static void put_in_file(aco_i_text_t *text, const aco_i_module_t *module, uintptr_t pc)
 {
     if (module != NULL) {
