@@ -10,6 +10,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <threads.h>
 
 HOOKS_OF(keys);
 
@@ -211,9 +212,8 @@ EARLY int hook_pthread_setspecific(pthread_key_t key, const void *value)
 HOOK(int, pthread_key_create, (pthread_key_t * key, destructor_t destructor), (key, destructor),
      EAGAIN);
 
-EARLY int hook_pthread_key_create(pthread_key_t *key, destructor_t destructor)
+static EARLY int create(pthread_key_t *key, destructor_t destructor, const void *caller)
 {
-    const void *caller = __builtin_return_address(0);
     int error = real_pthread_key_create(key, destructor);
     if (error == 0 && *key < CT_KEYS && aco_i_has_own_keys(caller) &&
         make_key(&values_key, destroy)) {
@@ -221,6 +221,11 @@ EARLY int hook_pthread_key_create(pthread_key_t *key, destructor_t destructor)
         __atomic_add_fetch(&keys[*key].generation, 1, __ATOMIC_RELEASE);
     }
     return error;
+}
+
+EARLY int hook_pthread_key_create(pthread_key_t *key, destructor_t destructor)
+{
+    return create(key, destructor, __builtin_return_address(0));
 }
 HOOK_ALIAS(__pthread_key_create, pthread_key_create);
 
@@ -230,4 +235,24 @@ HOOK(int, pthread_key_delete, (pthread_key_t key), (key), EINVAL)
         __atomic_add_fetch(&keys[key].generation, 1, __ATOMIC_RELEASE);
     }
     return real_pthread_key_delete(key);
+}
+
+/* ==== C11 ==================================================================================== */
+
+HOOK_ALIAS(tss_get, pthread_getspecific);
+
+HOOK(int, tss_set, (tss_t key, void *value), (key, value), thrd_error)
+{
+    return hook_pthread_setspecific(key, value) == 0 ? thrd_success : thrd_error;
+}
+
+HOOK(int, tss_create, (tss_t * key, tss_dtor_t destructor), (key, destructor), thrd_error)
+{
+    int error = create(key, destructor, __builtin_return_address(0));
+    return error == 0 ? thrd_success : thrd_error;
+}
+
+HOOK(void, tss_delete, (tss_t key), (key), (void)0)
+{
+    hook_pthread_key_delete(key);
 }

@@ -73,7 +73,8 @@ readonly CALLS=(read readv pread preadv write writev pwrite pwritev recv recvfro
     pthread_getspecific pthread_setspecific pthread_key_create pthread_key_delete eventfd_read
     eventfd_write preadv2 preadv64v2 pwritev2 pwritev64v2 tee vmsplice tcdrain sigsuspend mq_send
     mq_receive mq_timedsend mq_timedreceive msgsnd msgrcv semop semtimedop aio_suspend gai_suspend
-    pthread_spin_lock pthread_exit thrd_exit longjmp _longjmp siglongjmp syscall _Fork)
+    pthread_spin_lock tss_create tss_delete tss_get tss_set pthread_exit thrd_exit longjmp _longjmp
+    siglongjmp syscall _Fork)
 
 # check_names COMPILER OPTION...: each call is hooked under all names that libc has for programs,
 # also for buffers whose size is known, and for offsets and times of 64 bits.

@@ -263,6 +263,37 @@ static void c11_threads_return_an_int(void)
     CHECK(thrd_join(thread, &result) == thrd_success && result == -7);
 }
 
+static tss_t value;
+static int ct_values_destroyed; /* atomic */
+
+static void destroy_value(void *own)
+{
+    __atomic_add_fetch(&ct_values_destroyed, own != NULL, __ATOMIC_SEQ_CST);
+}
+
+static int has_own_value(void *arg)
+{
+    int own;
+    CHECK(tss_get(value) == NULL && tss_set(value, &own) == thrd_success);
+    thrd_yield();
+    CHECK(tss_get(value) == &own);
+    return arg == NULL;
+}
+
+static void c11_threads_have_values(void)
+{
+    thrd_t threads[10];
+    CHECK(tss_create(&value, destroy_value) == thrd_success);
+    for (int i = 0; i < 10; i++) {
+        CHECK(thrd_create(&threads[i], has_own_value, NULL) == thrd_success);
+    }
+    for (int i = 0; i < 10; i++) {
+        CHECK(thrd_join(threads[i], NULL) == thrd_success);
+    }
+    CHECK(ct_values_destroyed == 10);
+    tss_delete(value);
+}
+
 static void *has_locale(void *name)
 {
     locale_t locale = newlocale(LC_ALL_MASK, (const char *)name, (locale_t)0);
@@ -298,6 +329,7 @@ int main(int argc, char **argv)
     threads_are_joined();
     threads_are_detached();
     c11_threads_return_an_int();
+    c11_threads_have_values();
     threads_have_locales();
     puts("all held");
     return 0;
