@@ -232,7 +232,7 @@ static int wait_with(thread_t *thread, const sigset_t *set, siginfo_t *info, int
                      struct pollfd *fds)
 {
     static const struct timespec at_once;
-    for (;;) {
+    for (eventfd_t ct_sent;; eventfd_read(fds[1].fd, &ct_sent)) {
         int number = take_pending(thread, bits_of(set), info);
         number = number != 0 ? number : aco_i_libc.sigtimedwait(set, info, &at_once);
         if (number > 0 || errno != EAGAIN) {

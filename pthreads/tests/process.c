@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ==== Signals ================================================================================ */
@@ -38,6 +39,8 @@ static void *handles_its_own(void *arg)
     return arg;
 }
 
+static int ct_taken; /* atomic */
+
 static void *waits_for_signals(void *first)
 {
     sigset_t set;
@@ -45,8 +48,8 @@ static void *waits_for_signals(void *first)
     int number;
     sigemptyset(&set);
     sigaddset(&set, SIGUSR2);
-    CHECK(pthread_sigmask(SIG_BLOCK, &set, NULL) == 0);
     CHECK(sigwait(&set, &number) == 0 && number == SIGUSR2);
+    __atomic_store_n(&ct_taken, 1, __ATOMIC_RELEASE);
     CHECK(sigwaitinfo(&set, &info) == SIGUSR2 && info.si_value.sival_int == 42);
     CHECK(pthread_kill(*(pthread_t *)first, 0) == 0);
     return first;
@@ -59,12 +62,19 @@ static void signals_reach_a_thread(void)
     CHECK(signal(SIGUSR1, handle) != SIG_ERR && signal(SIGUSR2, handle) != SIG_ERR);
     result_of(start(handles_its_own, NULL));
     sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
     sigaddset(&set, SIGUSR2);
     CHECK(pthread_sigmask(SIG_BLOCK, &set, &before) == 0); /* which the thread inherits */
     pthread_t thread = start(waits_for_signals, &self);
     usleep(10000);
+    CHECK(pthread_kill(thread, SIGUSR1) == 0); /* it waits for another one */
+    clock_t used = clock();
+    usleep(100000);
+    CHECK(clock() - used < CLOCKS_PER_SEC / 100);
     CHECK(pthread_kill(thread, SIGUSR2) == 0);
-    usleep(10000);
+    while (!__atomic_load_n(&ct_taken, __ATOMIC_ACQUIRE)) { /* a second one would be lost */
+        usleep(1000);
+    }
     CHECK(pthread_sigqueue(thread, SIGUSR2, (union sigval){.sival_int = 42}) == 0);
     result_of(thread);
     CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
