@@ -143,6 +143,7 @@ HIDDEN void aco_i_take_signals(const thread_t *thread);
 /* ---- settings.c ---- */
 
 HIDDEN int aco_i_ct_loops(void);
+HIDDEN int aco_i_list_signal(void); /* 0: none */
 HIDDEN size_t aco_i_default_stack_sz(void);
 
 /* Whether a list of words names an object, or a function of it, that contains the address. */

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <link.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -20,6 +21,12 @@ int aco_i_ct_loops(void)
 {
     long ct = number_in("ACO_PTHREADS_LOOPS");
     return ct == 0 ? ACO_ALL_PROCESSORS : ct < INT_MAX ? (int)ct : INT_MAX;
+}
+
+int aco_i_list_signal(void)
+{
+    long number = number_in("ACO_PTHREADS_LIST_ON");
+    return number < NSIG ? (int)number : 0;
 }
 
 size_t aco_i_default_stack_sz(void)

@@ -124,6 +124,9 @@ static int start_keeper(void)
     aco_i_at_fork(&at_fork);
     aco_i_watch_fork();
     keeper.stack_sz = aco_i_default_stack_sz();
+    if (aco_i_list_signal() != 0) {
+        aco_print_tasks_on(aco_i_list_signal());
+    }
     sigfillset(&all);
     for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
         sigdelset(&all, faults[i]);

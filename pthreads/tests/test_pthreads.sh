@@ -35,8 +35,54 @@ build() {
         "${@:2}" "$FOLDER/$1" -o "$TMP/${1%.*}" -pthread
 }
 
+# refuses STATUS WORDS ARGUMENT...: aco-run ends with the status, and with one line that has the
+# words.
+refuses() {
+    local status=0
+    pthreads/aco-run "${@:3}" 2>"$TMP/said" || status=$?
+    ((status == $1)) || fail "aco-run ${*:3}: it ends with $status, not with $1"
+    [[ $(wc -l <"$TMP/said") == 1 && $(<"$TMP/said") == "aco-run: "*"$2"* ]] ||
+        fail "aco-run ${*:3}: $(<"$TMP/said")"
+}
+
+test_refusals() {
+    local option
+    for option in --unknown --threads --threads= --threads=0 --threads=two --stack=1M --real= \
+        --share-tls= --list-on= --list-on=SIGNONE --list-on=99 --report=yes; do
+        refuses 2 "$option: " "$option" true
+    done
+    refuses 2 "there is no program to run"
+    refuses 2 "there is no program to run" --report --
+    refuses 127 "aco-no-such-program: there is no such program" aco-no-such-program
+    refuses 127 "/no/such: there is no such program" -- /no/such
+    refuses 126 "$TMP: it can't be executed" "$TMP"
+    touch "$TMP/text"
+    refuses 126 "$TMP/text: it can't be executed" "$TMP/text"
+    must "aco-run true fails" pthreads/aco-run true
+    ! pthreads/aco-run -- false || fail "aco-run false succeeds"
+}
+
+# lists SIGNAL: aco-run --list-on=SIGNAL lists a thread when SIGQUIT comes.
+lists() {
+    local server
+    pthreads/aco-run --list-on="$1" "$TMP/listed" >"$TMP/waits" 2>"$TMP/list" &
+    server=$!
+    for _ in {1..600}; do
+        ! grep -q . "$TMP/waits" || kill -QUIT "$server" || break
+        ! grep -q '^task .*"listed": ' "$TMP/list" || break
+        sleep 0.05
+    done
+    { kill -KILL "$server" && wait "$server"; } 2>/dev/null || true
+    grep -q '^task .*"listed": ' "$TMP/list" || fail "--list-on=$1: $(<"$TMP/list")"
+}
+
 test_options() {
     local ct
+    test_refusals
+    build listed.c
+    lists SIGQUIT
+    lists QUIT
+    lists 3
     ct=$(pthreads/aco-run --threads=3 --report "$TMP/threads" 500 tells 2>"$TMP/report" |
         sed -n 's/ threads of the kernel$//p')
     ((ct == 4)) || fail "500 threads on three loops: $ct threads of the kernel"
@@ -45,12 +91,34 @@ test_options() {
     ct=$(pthreads/aco-run --real=threads "$TMP/threads" 50 tells |
         sed -n 's/ threads of the kernel$//p')
     ((ct == 51)) || fail "--real: 50 threads are $ct threads of the kernel"
-    must_not "an unknown option passes" "no such option" pthreads/aco-run --unknown true
-    must_not "aco-run without a program passes" "usage:" pthreads/aco-run
+}
+
+# Names of libc that libaco_pthreads.so need not replace. They don't wait, and read no pthread_t:
+# they set attributes, make objects or compare; pthread_yield() of old programs calls the kernel.
+readonly OF_LIBC="pthread_(attr|mutexattr|rwlockattr|condattr|barrierattr)_.*
+pthread_getattr_default_np
+pthread_setattr_default_np|pthread_(cond|rwlock|mutex)_(init|destroy)
+pthread_spin_(init|destroy|unlock)
+pthread_mutex_consistent(_np)?|pthread_mutex_[gs]etprioceiling|(cnd|mtx|sem)_(init|destroy)
+sem_(open|close|unlink|getvalue)|pthread_[gs]etconcurrency|pthread_equal|thrd_equal|pthread_atfork
+pthread_yield|pthread_kill_other_threads_np"
+
+test_names() {
+    local libc
+    libc=$("${COMPILER[@]}" -print-file-name=libc.so.6)
+    nm -D --defined-only "$libc" | sed -nE 's/.* [TWi] ([^@]*).*/\1/p' | sort -u |
+        grep -E '^(pthread|thrd|tss|cnd|mtx|sem)_|^(tgkill|gettid|call_once|raise)$' |
+        grep -vxE "${OF_LIBC//$'\n'/|}" >"$TMP/libc"
+    (($(wc -l <"$TMP/libc") > 80)) || fail "$libc has no names of threads"
+    nm -D --defined-only "$OUTPUT/libaco_pthreads.so" | sed -nE 's/.* ([^@ ]*)(@.*)?$/\1/p' |
+        sort -u >"$TMP/replaced"
+    comm -23 "$TMP/libc" "$TMP/replaced" >"$TMP/missing"
+    [[ ! -s $TMP/missing ]] || fail "not replaced: $(tr '\n' ' ' <"$TMP/missing")"
 }
 
 test_own() {
     local options
+    test_names
     for options in -O0 "-O2 -fexceptions"; do
         # shellcheck disable=SC2086 # several words
         build endings.c $options -Wno-infinite-recursion
