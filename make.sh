@@ -566,7 +566,7 @@ install_or_remove() {
         done
         # shellcheck disable=SC2046 # they are patterns of files
         python3 tools/man/pages.py "$OUTPUT/man" "${maps[@]}" \
-            $(sed -n '/\.h$/s/^include //p' packaging/installed)
+            $(sed -n '/\.h$/s/^include //p' packaging/installed) pthreads/[a]co-run
     fi
     if [[ $1 == install ]]; then
         make_default_libraries

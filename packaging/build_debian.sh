@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds the Debian packages libaco2, libaco-{runtime,hooks,compat}2 and libaco-dev, and their
-# source package, in output/debian/.
+# Builds the Debian packages libaco2, libaco-{runtime,hooks,compat,pthreads}2, aco-run and
+# libaco-dev, and their source package, in output/debian/.
 # Relies on the packages dpkg-dev and debhelper, which ./test.sh -i all installs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -3,7 +3,7 @@
 #
 # install.sh install|uninstall [MAN_PAGES]: copies what ./make.sh has built to where it belongs, or
 # removes it from there. ./make.sh calls it, from the root of the project. MAN_PAGES is the
-# directory with man3/ and man7/. Relies on these in the environment:
+# directory with man1/, man3/ and man7/. Relies on these in the environment:
 #   VERSION, OUTPUT          of the library, and where it was built
 #   PREFIX, LIBDIR, DESTDIR  as in ./make.sh -h
 #   CFLAGS                   whose words -DACO_... are what programs must be compiled with, too
@@ -26,6 +26,7 @@ MADE=$OUTPUT/install
 LIBRARIES=(aco)
 [[ ! -d runtime ]] || LIBRARIES+=(aco_runtime)
 [[ ! -d hooks ]] || LIBRARIES+=(aco_hooks)
+[[ ! -d pthreads ]] || LIBRARIES+=(aco_pthreads)
 # libaco_compat is not built where there is no C++ compiler.
 [[ ! -e $OUTPUT/libaco_compat.so && $1 == install ]] || LIBRARIES+=(aco_compat)
 MAN_PAGES=${2:-}
@@ -50,6 +51,9 @@ fill() {
     local headers
     headers=$(realpath -ms --relative-to="$CMAKEDIR" "$INCLUDEDIR")
     text=${text//@INCLUDEDIR_FROM_CMAKEDIR@/"$headers"}
+    local library
+    library=$(realpath -ms --relative-to="$PREFIX/bin" "$LIBDIR")
+    text=${text//@PTHREADS_FROM_BINDIR@/"$library/libaco_pthreads.so.${VERSION%%.*}"}
     printf '%s\n' "$text"
 }
 
@@ -61,14 +65,16 @@ make_files() {
     done
     fill packaging/cmake/aco-config.cmake.in > "$MADE/aco-config.cmake"
     fill packaging/cmake/aco-config-version.cmake.in > "$MADE/aco-config-version.cmake"
+    [[ ! -d pthreads ]] || fill pthreads/aco-run > "$MADE/aco-run"
     ln -sfn "$(realpath -ms --relative-to="$AUTOLOADDIR" "$GDB_SCRIPT")" "$MADE/aco-gdb.py"
 }
 
-# Calls `$1 SOURCE TARGET` for everything that gets installed.
+# Calls `$1 SOURCE TARGET` for everything that gets installed, for programs with their mode, too.
 for_each_file() {
     local name file number directory pattern
     for name in "${LIBRARIES[@]}"; do
         for file in "$OUTPUT/lib$name".{a,so,"so.${VERSION%%.*}","so.$VERSION"}; do
+            [[ ${file##*/} != libaco_pthreads.a ]] || continue # it is shared only
             "$1" "$file" "$LIBDIR/${file##*/}"
         done
         file=$MADE/${name/_/-}.pc
@@ -82,9 +88,10 @@ for_each_file() {
     for file in "$MADE"/aco-config{,-version}.cmake; do
         "$1" "$file" "$CMAKEDIR/${file##*/}"
     done
+    [[ ! -d pthreads ]] || "$1" "$MADE/aco-run" "$PREFIX/bin/aco-run" 755
     "$1" "$MADE/aco-gdb.py" "$AUTOLOADDIR/libaco.so.$VERSION-gdb.py"
     [[ -n $MAN_PAGES ]] || return 0
-    for number in 3 7; do
+    for number in 1 3 7; do
         for file in "$MAN_PAGES/man$number"/*; do
             "$1" "$file" "$PREFIX/share/man/man$number/${file##*/}"
         done
@@ -97,7 +104,7 @@ copy() {
         mkdir -p "${target%/*}"
         cp -Pf "$1" "$target"
     else
-        install -D -m 644 "$1" "$target"
+        install -D -m "${3:-644}" "$1" "$target"
     fi
 }
 

@@ -91,6 +91,7 @@ if have pkg-config; then
             pkg-config --cflags --libs aco-hooks)
         check_hooks "pkg-config aco-hooks after CMake's installation" "${flags[@]}" \
             -Wl,-rpath,"$(echo "$shared"/lib*)"
+        check_run "CMake's installation" "$shared/bin/aco-run"
     fi
 fi
 

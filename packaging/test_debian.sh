@@ -20,7 +20,7 @@ PACKAGES=${PACKAGES:-$TMP/project/output/debian}
 check_system() {
     local library
     must "apt does not install the packages" env DEBIAN_FRONTEND=noninteractive \
-        apt install -y --no-install-recommends "$PACKAGES"/libaco*.deb
+        apt install -y --no-install-recommends "$PACKAGES"/*aco*.deb
     read -ra flags < <(pkg-config --cflags --libs aco)
     check_consumer "apt, pkg-config" "${flags[@]}"
     read -ra flags < <(pkg-config --cflags --libs aco-runtime)
@@ -29,6 +29,9 @@ check_system() {
     check_compat "apt, pkg-config aco-compat" "" "${flags[@]}"
     read -ra flags < <(pkg-config --cflags --libs aco-hooks)
     check_hooks "apt, pkg-config aco-hooks" "${flags[@]}"
+    read -ra flags < <(pkg-config --cflags --libs aco-pthreads)
+    check_threads "apt, pkg-config aco-pthreads" "${flags[@]}"
+    check_run apt aco-run
     check_cmake_consumer "apt, find_package" -DWAY=find_package
     library=$(readlink -e "$(ldd "$TMP/build/user_c" | awk '/libaco/ { print $3 }')")
     [[ $(dpkg -S "$library") == libaco2* ]] || fail "the program loads $library, not the package's"
@@ -41,7 +44,8 @@ check_system() {
         [[ $(<"$TMP/said") == *"List the coroutines"* ]] ||
             fail "gdb does not load its script with the library"
     fi
-    must "apt does not purge the packages" apt-get purge -y libaco{2,-{runtime,hooks,compat}2,-dev}
+    must "apt does not purge the packages" apt-get purge -y aco-run \
+        libaco{2,-{runtime,hooks,compat,pthreads}2,-dev}
     [[ ! -e $library && ! -e /usr/include/aco.h ]] || fail "the packages leave something"
     echo "apt: installed, used and purged, in a copy of the system"
 }
@@ -66,7 +70,7 @@ in_copy() {
 # Unpacks the packages, and checks that a compiler and a loader can use their files from there.
 check_unpacked() {
     local root=$TMP/unpacked package file libraries
-    for package in "$PACKAGES"/libaco{2,-{runtime,hooks,compat}2,-dev}_*.deb; do
+    for package in "$PACKAGES"/{aco-run,libaco{2,-{runtime,hooks,compat,pthreads}2,-dev}}_*.deb; do
         dpkg-deb -x "$package" "$root"
     done
     for file in README.md docs/howto.md examples/generator.c; do
@@ -85,6 +89,7 @@ check_unpacked() {
     check_compat "unpacked, pkg-config aco-compat" "$libraries" "${flags[@]}"
     read -ra flags < <(pkg-config --cflags --libs aco-hooks)
     LD_LIBRARY_PATH=$libraries check_hooks "unpacked, pkg-config aco-hooks" "${flags[@]}"
+    check_run unpacked "$root/usr/bin/aco-run"
     unset PKG_CONFIG_LIBDIR PKG_CONFIG_SYSROOT_DIR
 }
 
@@ -103,7 +108,7 @@ must "the Debian packages do not get built" "$TMP/project/packaging/build_debian
 # A first upload would close a bug of Debian's, which this one is not about.
 must "lintian finds faults in the Debian packages" lintian --fail-on error,warning \
     --suppress-tags initial-upload-closes-no-bugs "$PACKAGES"/*.changes
-echo "built: $(cd "$PACKAGES" && echo libaco{2,-{runtime,hooks,compat}2,-dev}_*.deb)"
+echo "built: $(cd "$PACKAGES" && echo ./*.deb)"
 echo "lintian finds no fault"
 
 check_unpacked

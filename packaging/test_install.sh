@@ -60,6 +60,14 @@ if [[ $RUNTIME == ON ]]; then
     read -ra hooks < <(PACKAGE=aco-hooks pkg "$prefix/lib" --cflags --libs)
     check_hooks "pkg-config aco-hooks" "${hooks[@]}" -Wl,-rpath,"$prefix/lib"
     check_unhooked "pkg-config aco-compat" "${tasks[@]}" -Wl,-rpath,"$prefix/lib"
+    read -ra threads < <(PACKAGE=aco-pthreads pkg "$prefix/lib" --cflags --libs)
+    check_threads "pkg-config aco-pthreads" "${threads[@]}" -Wl,-rpath,"$prefix/lib"
+    check_run "make.sh install" "$prefix/bin/aco-run"
+    ln -s "$prefix/bin/aco-run" "$TMP/aco-run"
+    check_run "make.sh install, by a link" "$TMP/aco-run"
+    mv "$prefix" "$prefix.moved"
+    check_run "make.sh install, moved" "$prefix.moved/bin/aco-run"
+    mv "$prefix.moved" "$prefix"
     for layer in runtime hooks compat; do
         [[ $(readelf -d "$prefix/lib/libaco_$layer.so") == *RUNPATH*"[\$ORIGIN]"* ]] ||
             fail "libaco_$layer.so does not find the others beside it"
@@ -157,7 +165,9 @@ check_example generator.c
 echo "documents and examples are there"
 
 # man is asked where they are: it may run as another user, who must not look into this directory.
-for page in "3 aco_resume" "3 aco_yield1" "7 aco"; do
+pages=("3 aco_resume" "3 aco_yield1" "7 aco")
+[[ $RUNTIME == OFF ]] || pages+=("1 aco-run")
+for page in "${pages[@]}"; do
     read -r number name <<<"$page"
     found=$(MANPATH=$prefix/share/man man -w "$number" "$name" || true)
     [[ $found == "$prefix/share/man/man$number/"* ]] || fail "man does not find the page $page"
@@ -214,6 +224,11 @@ for layer in "${layers[@]}"; do
 $(printf './usr/lib64/libaco_%s\n' "$layer".{a,so{,".${VERSION%%.*}",".$VERSION"}})
 ./usr/lib64/pkgconfig/aco-$layer.pc"
 done
+[[ $RUNTIME == OFF ]] || expected+="
+./usr/bin/aco-run
+$(printf './usr/lib64/libaco_pthreads.%s\n' so{,".${VERSION%%.*}",".$VERSION"})
+./usr/lib64/pkgconfig/aco-pthreads.pc
+./usr/share/man/man1/aco-run.1"
 [[ $RUNTIME == OFF ]] ||
     expected+=$(printf '\n./usr/include/aco/compat/%s' \
         co_{closure,routine{,_inner,_specific}}.h coctx.h)
@@ -228,6 +243,7 @@ diff <(LC_ALL=C sort <<<"$expected") <(list_files "$stage") ||
 if grep -rIlF -e "$TMP" "$stage"; then
     fail "these files know of the directory that they were built or installed in"
 fi
+[[ $RUNTIME == OFF ]] || check_run "DESTDIR, lib64" "$stage/usr/bin/aco-run"
 [[ $(pkg "$stage/usr/lib64" --variable=libdir) == /usr/lib64 ]] || fail "aco.pc: wrong libdir"
 
 mkdir "$stage/usr/share/aco/other"
@@ -255,6 +271,10 @@ check_consumer "pkg-config, blanks" "${flags[@]}" -Wl,-rpath,"$blank/the librari
 if [[ $RUNTIME == ON ]]; then
     eval "flags=($(PACKAGE=aco-hooks pkg "$blank/the libraries" --cflags --libs))"
     check_hooks "pkg-config aco-hooks, blanks" "${flags[@]}" -Wl,-rpath,"$blank/the libraries"
+    eval "flags=($(PACKAGE=aco-pthreads pkg "$blank/the libraries" --cflags --libs))"
+    check_threads "pkg-config aco-pthreads, blanks" "${flags[@]}" -Wl,-rpath,"$blank/the libraries"
+    must_not "aco-run preloads a library whose name has blanks" 'takes no names with blanks' \
+        "$blank/bin/aco-run" true
 fi
 if have cmake; then
     check_cmake_consumer "find_package, blanks" -DWAY=find_package \

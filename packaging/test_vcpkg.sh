@@ -36,6 +36,8 @@ done
 [[ ! -e $TMP/package/debug/include && ! -e $TMP/package/debug/share ]] ||
     fail "the package has headers or more for debug"
 
+[[ ! -e $TMP/package/bin && ! -e $TMP/package/debug/bin ]] || fail "the package has programs"
+
 for kind in Release Debug; do
     check_cmake_consumer "vcpkg's steps, find_package, $kind" -DWAY=find_package \
         -DCMAKE_PREFIX_PATH="$TMP/package" -DWANTED="${VERSION%.*}" -DCMAKE_BUILD_TYPE="$kind"

@@ -42,8 +42,9 @@ declare -A RUN_BY=(
     ["tests/mutants/run.py --part hooks -n 200 -s 7 -j 2"]=tests/mutants/test_mutants.sh
     ["man 7 aco"]=$INSTALLED
     ["gcc -O2 program.c \$(pkg-config --cflags --libs aco-hooks libpq) -o program"]=$INSTALLED
+    ["gcc -O2 program.c \$(pkg-config --libs aco-pthreads) -o program"]=$INSTALLED
     ["packaging/build_debian.sh"]=packaging/test_debian.sh
-    ["apt install ./output/debian/libaco*.deb"]=packaging/test_debian.sh
+    ["apt install ./output/debian/*aco*.deb"]=packaging/test_debian.sh
     ["conan create packaging/conan"]=packaging/test_conan.sh
     ["vcpkg install aco --overlay-ports=packaging/vcpkg"]=packaging/test_vcpkg.sh
     ["vcpkg remove aco"]=packaging/test_vcpkg.sh

@@ -45,7 +45,7 @@ class AcoRecipe(ConanFile):
         for pattern in ("aco*.[hc]", "acosw.S", "CMakeLists.txt", "LICENSE",
                         "extra/*/aco_*.[hc]", "runtime/*.h", "runtime/*/*.[hc]", "cpp/*.hpp",
                         "cpp/aco/*.hpp", "hooks/*.[hc]", "compat/*.h",
-                        "compat/*.cc", "packaging/*.pc.in",
+                        "compat/*.cc", "pthreads/*.[hc]", "pthreads/aco-run", "packaging/*.pc.in",
                         "packaging/cmake/*", "packaging/installed", "packaging/*.map",
                         "tools/libraries", "tools/warnings", "tools/gdb/*.py", "tools/trace/*.bt"):
             copy(self, pattern, root, self.export_sources_folder)
@@ -97,6 +97,11 @@ class AcoRecipe(ConanFile):
             hooks.exelinkflags = hooks.sharedlinkflags = [
                 f"-Wl,-L{directory},-u,aco_hooks_active,"
                 "--push-state,--no-as-needed,-laco_hooks,--pop-state"]
+            pthreads = self.cpp_info.components["pthreads"]
+            pthreads.set_property("pkg_config_name", "aco-pthreads")
+            pthreads.libs = ["aco_pthreads"]
+            pthreads.exelinkflags = pthreads.sharedlinkflags = [
+                f"-Wl,-L{directory},--push-state,--no-as-needed,-laco_pthreads,--pop-state"]
         if os.path.exists(os.path.join(self.package_folder, "include", "aco", "compat")):
             compat = self.cpp_info.components["compat"]
             compat.set_property("pkg_config_name", "aco-compat")

@@ -70,6 +70,23 @@ check_hooks() {
     echo "$1: a program with hooks builds and runs"
 }
 
+# The same with the program whose threads are tasks, and are not without the options.
+check_threads() {
+    check_both "$1" threads.c -Wl,--as-needed "${@:2}"
+    must "$1: threads.c does not build without options" \
+        "${C_COMPILER[@]}" "$CONSUMER/threads.c" -o "$TMP/threads" -pthread
+    must_not "$1: threads are tasks in a program without it" 'threads of the kernel' "$TMP/threads"
+    echo "$1: threads of a program are tasks"
+}
+
+# check_run WHAT COMMAND...: aco-run, the command, makes threads of a program tasks.
+check_run() {
+    must "$1: threads.c does not build" \
+        "${C_COMPILER[@]}" "$CONSUMER/threads.c" -o "$TMP/threads" -pthread
+    must "$1: aco-run fails" "${@:2}" "$TMP/threads"
+    echo "$1: aco-run makes threads of a program tasks"
+}
+
 # The same with the program that names no hook, which a linker may therefore leave out.
 check_unhooked() {
     local what=$1 library=$TMP/libblocks.so program=$TMP/unhooked

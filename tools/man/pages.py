@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Writes the manual pages from the headers: `pages.py DIRECTORY MAP... HEADER...` makes the directory
-anew, with man3/ and man7/ in it. The maps, such as libaco.map, list the functions that have pages;
-the first header is aco.h. The text of the pages stands nowhere else, so they say what the headers
-say. Relies on the shape of these:
+Writes the manual pages from the headers: `pages.py DIRECTORY MAP... HEADER... [PROGRAM]` makes the
+directory anew, with man1/, man3/ and man7/ in it. The maps, such as libaco.map, list the functions
+that have pages; the first header is aco.h. The text of the pages stands nowhere else, so they say
+what the headers say, and that of a program what it says by --help. Relies on the shape of these:
 
 - The first comment is about the header as a whole and begins with a title, up to a colon. It makes
   a page of section 7, with all comments that belong to no function.
@@ -23,6 +23,7 @@ import itertools
 import os
 import re
 import shutil
+import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -108,15 +109,18 @@ def read_notes(lines: list[str]) -> Iterator[Note]:
         yield Note(section, start + 1, text, code)
 
 
+def date_of(path: str) -> str:
+    changed = int(os.environ.get("SOURCE_DATE_EPOCH", os.path.getmtime(path)))
+    return datetime.datetime.fromtimestamp(changed, datetime.timezone.utc).strftime("%Y-%m-%d")
+
+
 def read_header(path: str, version: str) -> Header:
     with open(path, encoding="utf-8") as file:
         text = file.read()
     intro, *notes = read_notes(text.split("\n"))
     tags = dict(re.findall(r"^typedef struct (\w+) (\w+);", text, re.MULTILINE))
-    changed = int(os.environ.get("SOURCE_DATE_EPOCH", os.path.getmtime(path)))
-    date = datetime.datetime.fromtimestamp(changed, datetime.timezone.utc).strftime("%Y-%m-%d")
     notes = [note for note in notes if note.section not in INTERNAL]
-    return Header(path, date, version, intro.text, notes, tags)
+    return Header(path, date_of(path), version, intro.text, notes, tags)
 
 
 def read_version(path: str) -> str:
@@ -360,22 +364,38 @@ def overview_page(header: Header, headers: list[Header], contracts: list[Contrac
     return "\n".join(parts)
 
 
+def program_page(path: str, version: str) -> str:
+    """The page of a program, from its --help: a line of usage, and a text as in comments."""
+    said = subprocess.run([path, "--help"], check=True, capture_output=True, text=True).stdout
+    usage, *text = said.strip().split("\n")
+    header = Header(path, date_of(path), version, [], [], {})
+    return "\n".join([
+        head(header, header.file, 1, first_sentence(" ".join(text).strip()), []),
+        section("Synopsis", as_it_stands([usage.removeprefix("usage: ")])),
+        section("Description", *blocks(text[1:])),
+        see_also(set(), 1, {"aco", "aco_runtime"}),
+    ])
+
+
 def main(directory: str, *files: str) -> None:
     maps = [path for path in files if path.endswith(".map")]
-    paths = [path for path in files if path not in maps]
+    programs = [path for path in files if "." not in os.path.basename(path)]
+    paths = [path for path in files if path not in maps + programs]
     version = read_version(paths[0])
     headers = [read_header(path, version) for path in paths]
     check_lists(maps, [note for header in headers for note in header.notes])
     contracts = {header.name: list(find_contracts(header)) for header in headers}
     known = {name for some in contracts.values() for contract in some for name in contract.names}
     shutil.rmtree(directory, ignore_errors=True)
-    for number in 3, 7:
+    for number in 1, 3, 7:
         os.makedirs(f"{directory}/man{number}")
 
     def write(name: str, number: int, text: str) -> None:
         with open(f"{directory}/man{number}/{name}.{number}", "w", encoding="utf-8") as file:
             file.write(text + "\n")
 
+    for path in programs:
+        write(os.path.basename(path), 1, program_page(path, version))
     for header in headers:
         write(header.name, 7, overview_page(header, headers, contracts[header.name]))
         for contract in contracts[header.name]:

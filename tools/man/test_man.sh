@@ -12,14 +12,17 @@ need mandoc:mandoc man:man-db python3:python3
 shopt -s nullglob
 # shellcheck disable=SC2207 # they are patterns of files
 HEADERS=($(sed -n 's/^include //p' packaging/installed))
+PROGRAMS=(pthreads/[a]co-run)
 shopt -u nullglob
 MAPS=(packaging/libaco.map)
 [[ ! -d runtime ]] || MAPS+=(packaging/libaco_runtime.map)
 [[ ! -d hooks ]] || MAPS+=(packaging/libaco_hooks.map)
 PAGES=$TMP/man
 
-must "pages.py fails" python3 tools/man/pages.py "$PAGES" "${MAPS[@]}" "${HEADERS[@]}"
+must "pages.py fails" python3 tools/man/pages.py "$PAGES" "${MAPS[@]}" "${HEADERS[@]}" \
+    "${PROGRAMS[@]}"
 pages=("$PAGES"/man3/*.3 "$PAGES"/man7/*.7)
+((${#PROGRAMS[@]} == 0)) || pages+=("$PAGES"/man1/*.1)
 
 # ---- Form ----------------------------------------------------------------------------------------
 
@@ -101,6 +104,16 @@ for name in aco_yield.3 aco_create.3 aco_t.3 aco.7; do
         fail "SEE ALSO of $name lacks its family"
 done
 echo "SEE ALSO names the family of a page, and pages that are there"
+
+for program in "${PROGRAMS[@]}"; do
+    page=$PAGES/man1/${program##*/}.1 ct=0
+    while read -r option; do
+        plain "$page" | grep -qE -- "^ +$option( |\$)" || fail "$page: nothing about $option"
+        ct=$((ct + 1))
+    done < <(sed -nE 's/^    (--[a-z-]+=?)(\*?)\).*/\1\2/p' "$program" | sed 's/\*$/[A-Z]+.*/')
+    ((ct > 5)) || fail "$program has only $ct options"
+    echo "the page of ${program##*/} describes its options"
+done
 
 # Letters and digits alone, so that neither line breaks nor marks matter.
 letters() {
