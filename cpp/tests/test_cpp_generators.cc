@@ -2,6 +2,7 @@
 /* aco::coroutine and aco::generator, with and without a runtime. */
 #include "cpp.hpp"
 
+#include <array>
 #include <cfenv>
 #include <cmath>
 #include <numeric>
@@ -46,6 +47,64 @@ void is_moved_while_suspended()
     aco::coroutine third(std::move(second));
     third.resume();
     CHECK(ct == 2 && third.done() && second.done());
+}
+
+void is_assigned_while_suspended()
+{
+    int ct = 0;
+    {
+        aco::coroutine ended([&, object = counted()] { /* its object goes when it is assigned to */
+                                                       counted another;
+                                                       ct++;
+                                                       aco_yield();
+                                                       ct += 100;
+        });
+        aco::coroutine other([&, object = counted()] {
+            ct += 10;
+            aco_yield();
+            ct += 10;
+        });
+        ended.resume();
+        other.resume();
+        CHECK(ct == 11 && counted::ct_alive == 3);
+        ended = std::move(other);
+        CHECK(counted::ct_alive == 1 && other.done() && !ended.done());
+        aco::coroutine &itself = ended;
+        ended = std::move(itself);
+        ended.resume();
+        CHECK(ct == 21 && ended.done());
+        ended = aco::coroutine([&] { ct++; });
+        CHECK(!ended.done());
+        ended.resume();
+        CHECK(ct == 22);
+    }
+    CHECK(counted::ct_alive == 0);
+}
+
+/* Its callable lies on the heap. */
+void has_a_large_callable()
+{
+    std::array<int, 100> numbers;
+    numbers.fill(3);
+    int sum = 0;
+    {
+        aco::coroutine first([&sum, numbers, object = counted()] {
+            for (int i : numbers) {
+                sum += i;
+                aco_yield();
+            }
+        });
+        aco::coroutine never_resumed([&sum, numbers, object = counted()] { sum += numbers[0]; });
+        CHECK(counted::ct_alive == 2 && counted::ct_copies == 0);
+        aco::coroutine second(std::move(first));
+        second.resume();
+        aco::coroutine third(std::move(second));
+        while (!third.done()) {
+            third.resume();
+        }
+        CHECK(sum == 300 && counted::ct_alive == 1);
+    }
+    CHECK(counted::ct_alive == 0);
 }
 
 void exception_leaves_resume()
@@ -520,6 +579,8 @@ int main(int argc, char **argv)
     const test tests[] = {
         T(resumes_to_the_end),
         T(is_moved_while_suspended),
+        T(is_assigned_while_suspended),
+        T(has_a_large_callable),
         T(exception_leaves_resume),
         T(destructor_unwinds_or_destroys),
         T(suspends_inside_catch_blocks),

@@ -170,7 +170,8 @@ void condition_variable_wakes()
         for (int i = 0; i < 5; i++) {
             tasks.push_back(spawn([&, i] {
                 std::unique_lock<aco::mutex> lock(m);
-                c.wait(lock, [&] { return turn == i; });
+                c.wait(lock, [&] { return turn == 4 - i; }); /* the last one begins */
+                CHECK(turn == 4 - i && lock.owns_lock());
                 turn++;
                 ct_woken++;
                 c.notify_all();

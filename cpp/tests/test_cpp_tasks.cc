@@ -575,6 +575,8 @@ void then_continues()
         auto failed =
             spawn([]() -> int { throw std::runtime_error("x"); }).then([&](int) { ct++; });
         CHECK_THROWS(std::runtime_error, true, failed.join());
+        auto failed_too = spawn([] { throw std::runtime_error("x"); }).then([&] { ct++; });
+        CHECK_THROWS(std::runtime_error, true, failed_too.join());
         CHECK(ct == 2);
         auto same = spawn([&]() -> int & { return ct; }).then([](int &i) -> int & { return i; });
         static_assert(std::is_same_v<decltype(same.join()), int &>);
@@ -637,6 +639,18 @@ void an_exception_in_a_group_cancels_it_and_leaves_join()
         CHECK_THROWS(std::logic_error, e.what() == std::string("mine"), {
             aco::group passed_by;
             fill(passed_by);
+            throw std::logic_error("mine");
+        });
+        int ct_ended = 0;
+        CHECK_THROWS(std::logic_error, ct_ended == 3, {
+            aco::group waited_for;
+            for (int i = 0; i < 3; i++) {
+                waited_for.spawn([&ct_ended] {
+                    aco::shielded([] { let_others_wait(); });
+                    ct_ended++;
+                });
+            }
+            let_others_wait();
             throw std::logic_error("mine");
         });
         CHECK(ct_cancelled == 9 || ct_cancelled == 6); /* before they began, or after */

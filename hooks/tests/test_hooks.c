@@ -55,16 +55,28 @@ static void *closes(void *arg)
 
 static void *copies_over(void *arg)
 {
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 4; i++) {
         aco_task_t *task = start_waiting();
-        int other = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+        int other = open("/dev/zero", O_RDONLY | (i < 2 ? O_CLOEXEC : 0));
         CHECK_FAILS(dup2(-1, fds[0]), EBADF); /* closes nothing */
-        CHECK((i == 0 ? dup2(other, fds[0]) : dup3(other, fds[0], O_CLOEXEC)) == fds[0]);
+        CHECK((i % 2 == 0 ? dup2(other, fds[0]) : dup3(other, fds[0], O_CLOEXEC)) == fds[0]);
         CHECK(aco_join(task, NULL) == 0);
         char byte = 1;
         CHECK(read(fds[0], &byte, 1) == 1 && byte == 0);
         CHECK(close(other) == 0 && close(fds[0]) == 0 && close(fds[1]) == 0);
     }
+    return arg;
+}
+
+static void *closes_number_0(void *arg)
+{
+    int kept = fcntl(0, F_DUPFD_CLOEXEC, 3);
+    CHECK(kept < 0 || close(0) == 0);
+    aco_task_t *task = start_waiting();
+    CHECK(fds[0] == 0 && close(0) == 0);
+    CHECK(aco_join(task, NULL) == 0);
+    CHECK(close(fds[1]) == 0);
+    CHECK(kept < 0 || (dup2(kept, 0) == 0 && close(kept) == 0));
     return arg;
 }
 
@@ -196,6 +208,7 @@ static void test_close(void **state)
     (void)state;
     run_tasks(closes, NULL);
     run_tasks(closes_stream, NULL);
+    run_tasks(closes_number_0, NULL);
     run_tasks(is_closed_by_thread, NULL);
 }
 
@@ -217,6 +230,34 @@ static void test_passed(void **state)
 {
     (void)state;
     run_tasks(passes_descriptor, NULL);
+}
+
+/* ==== Times of select() ====================================================================== */
+
+static void *selects_for_a_time(void *arg)
+{
+    struct timeval t = {0, 2000}, negative[] = {{-1, 0}, {0, -1}};
+    for (size_t i = 0; i < ARRAY_SZ(negative); i++) {
+        CHECK_FAILS(select(0, NULL, NULL, NULL, &negative[i]), EINVAL);
+    }
+    CHECK(select(0, NULL, NULL, NULL, &t) == 0);
+    CHECK(t.tv_sec == 0 && t.tv_usec == 0);
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0);
+    aco_go(sends, (void *)(intptr_t)fds[1]);
+    fd_set in;
+    FD_ZERO(&in);
+    FD_SET(fds[0], &in);
+    t = (struct timeval){3600, 0};
+    CHECK(select(fds[0] + 1, &in, NULL, NULL, &t) == 1);
+    CHECK(t.tv_sec < 3600 && t.tv_sec > 0 && t.tv_usec >= 0 && t.tv_usec < 1000000);
+    CHECK(close(fds[0]) == 0 && close(fds[1]) == 0);
+    return arg;
+}
+
+static void select_leaves_the_time_that_is_left(void **state)
+{
+    (void)state;
+    run_tasks(selects_for_a_time, NULL);
 }
 
 /* ==== Deadlines and cancelling =============================================================== */
@@ -646,6 +687,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(select_forgets_no_descriptor),
         cmocka_unit_test(large_sets_end_with_the_table),
+        cmocka_unit_test(select_leaves_the_time_that_is_left),
         cmocka_unit_test(test_active),
         cmocka_unit_test(test_close),
         cmocka_unit_test(test_deadline),

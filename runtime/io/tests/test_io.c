@@ -145,6 +145,34 @@ static void test_parts(void **state)
     run_tasks(writes_parts, "sockets");
 }
 
+static void *writes_rest(void *arg)
+{
+    CHECK(aco_write(((ends_t *)arg)->out, "defgh", 5) == 5);
+    return NULL;
+}
+
+/* More has come than the buffer holds when the second read goes on after the first one's bytes. */
+static void *reads_all_and_no_more(void *arg)
+{
+    static ends_t ends;
+    char got[] = "________";
+    (arg == NULL ? make_pipe : make_sockets)(&ends);
+    CHECK(aco_write(ends.out, "abc", 3) == 3);
+    CHECK(aco_go(writes_rest, &ends) == 0); /* it runs when the first read has taken these */
+    CHECK(aco_read_all(ends.in, got, 5) == 5);
+    CHECK(strcmp(got, "abcde___") == 0);
+    CHECK(aco_read(ends.in, got, sizeof(got)) == 3 && memcmp(got, "fgh", 3) == 0);
+    close_both(ends);
+    return NULL;
+}
+
+static void test_read_all(void **state)
+{
+    (void)state;
+    run_tasks(reads_all_and_no_more, NULL);
+    run_tasks(reads_all_and_no_more, "sockets");
+}
+
 /* ==== Descriptors of other kinds ============================================================= */
 
 static void *writes_later(void *arg)
@@ -348,6 +376,51 @@ static void *times_out(void *arg)
     close_both(ends);
     free(data);
     return arg;
+}
+
+static void *drains(void *arg)
+{
+    char bytes[4096];
+    while (aco_recv(((ends_t *)arg)->in, bytes, sizeof(bytes), MSG_DONTWAIT) > 0) {
+    }
+    return NULL;
+}
+
+/* POLLOUT and POLLIN have other names, which wait alike. */
+static void *waits_by_other_names(void *arg)
+{
+    static const short outs[] = {POLLWRNORM, POLLWRBAND}, ins[] = {POLLRDNORM};
+    static ends_t ends;
+    char *data = big_data(), byte;
+    make_sockets(&ends);
+    for (size_t i = 0; i < ARRAY_SZ(outs); i++) {
+        struct pollfd polled = {ends.out, outs[i], 0};
+        while (aco_send(ends.out, data, BIG, MSG_DONTWAIT) > 0) {
+        }
+        CHECK(aco_go(drains, &ends) == 0);
+        aco_within(20000 * MS)
+        {
+            CHECK(aco_poll(&polled, 1, -1) == 1 && polled.revents == outs[i]);
+        }
+    }
+    for (size_t i = 0; i < ARRAY_SZ(ins); i++) {
+        struct pollfd polled = {ends.in, ins[i], 0};
+        CHECK(aco_go(writes_rest, &ends) == 0);
+        aco_within(20000 * MS)
+        {
+            CHECK(aco_poll(&polled, 1, -1) == 1 && polled.revents == ins[i]);
+        }
+        CHECK(aco_read(ends.in, &byte, 1) == 1);
+    }
+    close_both(ends);
+    free(data);
+    return arg;
+}
+
+static void test_other_names(void **state)
+{
+    (void)state;
+    run_tasks(waits_by_other_names, NULL);
 }
 
 static void test_deadlines(void **state)
@@ -743,6 +816,73 @@ static void test_connections(void **state)
     run_tasks(reads_without_blocking, NULL);
 }
 
+/* Whether an address of this machine reaches the port that `address` names. */
+static int is_reached(const char *host)
+{
+    char other[64];
+    snprintf(other, sizeof(other), "%s%s", host, strrchr(address, ':'));
+    int fd = aco_dial("tcp", other);
+    CHECK(fd < 0 ? errno == ECONNREFUSED : aco_close(fd) == 0);
+    return fd >= 0;
+}
+
+/* A listener has the families of its network; without a host, "tcp" has both. */
+static void *listens_to_families(void *arg)
+{
+    static const struct {
+        const char *network, *address;
+        int is_v4, is_v6;
+    } listeners[] = {
+        {"tcp", ":0", 1, 1},  {"tcp+", ":0", 1, 1},         {"tcp4", ":0", 1, 0},
+        {"tcp6", ":0", 0, 1}, {"tcp", "127.0.0.1:0", 1, 0}, {"tcp", "[::1]:0", 0, 1},
+    };
+    for (size_t i = 0; i < ARRAY_SZ(listeners); i++) {
+        int listener = aco_listen(listeners[i].network, listeners[i].address);
+        CHECK(listener >= 0);
+        set_address(listener);
+        CHECK(is_reached("127.0.0.1") == listeners[i].is_v4);
+        CHECK(is_reached("[::1]") == listeners[i].is_v6);
+        CHECK(aco_close(listener) == 0);
+    }
+    return arg;
+}
+
+static void test_families(void **state)
+{
+    (void)state;
+    run_tasks(listens_to_families, NULL);
+}
+
+/* The number that the next file gets. */
+static int next_number(void)
+{
+    int fd = eventfd(0, EFD_CLOEXEC);
+    CHECK(fd >= 0 && close(fd) == 0);
+    return fd;
+}
+
+static void *leaves_no_descriptor(void *arg)
+{
+    char name[32];
+    snprintf(name, sizeof(name), "@aco left %d", (int)getpid());
+    int path = aco_listen("unix", name), listener = aco_listen("tcp4", "127.0.0.1:0");
+    set_address(listener);
+    CHECK_FAILS(aco_listen("tcp4", address), EADDRINUSE); /* opens what stays open */
+    int next = next_number();
+    CHECK_FAILS(aco_listen("tcp", address), EADDRINUSE);
+    CHECK_FAILS(aco_listen("tcp", strrchr(address, ':')), EADDRINUSE);
+    CHECK_FAILS(aco_listen("tcp", "192.0.2.1:0"), EADDRNOTAVAIL);
+    CHECK_FAILS(aco_listen("udp", "192.0.2.1:0"), EADDRNOTAVAIL);
+    CHECK_FAILS(aco_listen("unix", name), EADDRINUSE);
+    CHECK(next_number() == next);
+    CHECK(aco_close(path) == 0 && aco_close(listener) == 0);
+    next = next_number();
+    CHECK_FAILS(aco_dial("tcp", address), ECONNREFUSED);
+    CHECK_FAILS(aco_dial("unix", name), ECONNREFUSED);
+    CHECK(next_number() == next);
+    return arg;
+}
+
 static void *fails_to_connect(void *arg)
 {
     int listener = aco_listen("tcp4", "127.0.0.1:0");
@@ -784,6 +924,7 @@ static void test_failures(void **state)
 {
     (void)state;
     run_tasks(fails_to_connect, NULL);
+    run_tasks(leaves_no_descriptor, NULL);
     run_tasks(waits_for_server, NULL);
 }
 
@@ -872,7 +1013,8 @@ int main(void)
         cmocka_unit_test(test_options),    cmocka_unit_test(test_messages),
         cmocka_unit_test(test_reuse),      cmocka_unit_test(test_connections),
         cmocka_unit_test(test_failures),   cmocka_unit_test(test_outside),
-        cmocka_unit_test(test_nested),
+        cmocka_unit_test(test_nested),     cmocka_unit_test(test_read_all),
+        cmocka_unit_test(test_families),   cmocka_unit_test(test_other_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

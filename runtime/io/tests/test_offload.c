@@ -8,6 +8,7 @@
 #define _GNU_SOURCE
 #include "tasks.h"
 
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -351,15 +352,20 @@ static void an_offload_outside_of_tasks_is_a_call(void **state)
     assert_true(pthread_equal(thread, pthread_self()));
 }
 
-static int ct_threads(void)
+static int ct_files(const char *name)
 {
-    DIR *dir = opendir("/proc/self/task");
+    DIR *dir = opendir(name);
     int ct = 0;
     while (readdir(dir) != NULL) {
         ct++;
     }
     closedir(dir);
     return ct;
+}
+
+static int ct_threads(void)
+{
+    return ct_files("/proc/self/task");
 }
 
 static void *waits_for_idle_helpers(void *arg)
@@ -393,6 +399,28 @@ static void idle_helpers_end(void **state)
 static void *returns(void *arg)
 {
     return arg;
+}
+
+static void *starts_a_helper(void *arg)
+{
+    sigset_t before, after;
+    sigemptyset(&before);
+    sigaddset(&before, SIGUSR2);
+    CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
+    CHECK(pthread_sigmask(SIG_SETMASK, NULL, &before) == 0);
+    CHECK(aco_offload(returns, &gate) == &gate);
+    CHECK(pthread_sigmask(SIG_SETMASK, NULL, &after) == 0);
+    for (int number = 1; number < _NSIG; number++) {
+        CHECK(sigismember(&after, number) == sigismember(&before, number));
+    }
+    CHECK(pthread_sigmask(SIG_UNBLOCK, &before, NULL) == 0);
+    return arg;
+}
+
+static void helpers_leave_the_signal_mask(void **state)
+{
+    (void)state;
+    run_tasks(starts_a_helper, NULL);
 }
 
 static void *offloads_its_frame(void *arg)
@@ -598,6 +626,69 @@ static void files_are_read_and_written(void **state)
     assert_int_equal(ct_failed, 0);
 }
 
+static int ct_descriptors(void)
+{
+    return ct_files("/proc/self/fd");
+}
+
+static int ct_blocks; /* atomic: of memory that the runtime has */
+
+static void *allocate(size_t sz)
+{
+    __atomic_add_fetch(&ct_blocks, 1, __ATOMIC_SEQ_CST);
+    return malloc(sz);
+}
+
+static void release(void *block)
+{
+    __atomic_sub_fetch(&ct_blocks, 1, __ATOMIC_SEQ_CST);
+    free(block);
+}
+
+/* The only helper is busy until the gate opens. */
+static void *opens_in_vain(void *arg)
+{
+    aco_task_t *task = aco_spawn(offloads_until_the_gate_opens, NULL);
+    sleep_until(&ct_calls, 1);
+    aco_within(MS)
+    {
+        CHECK_FAILS(aco_open(path_of("missing"), O_RDONLY | O_CLOEXEC), ETIMEDOUT);
+    }
+    sem_post(&gate);
+    CHECK(aco_join(task, NULL) == 0);
+    return arg;
+}
+
+static void *opens_one_end(void *arg)
+{
+    aco_within(20 * MS)
+    {
+        CHECK_FAILS(aco_open(path_of("fifo"), O_RDONLY | O_CLOEXEC), ETIMEDOUT);
+    }
+    return arg;
+}
+
+/* Neither before a helper begins nor while it opens. */
+static void an_open_that_ended_leaks_nothing(void **state)
+{
+    (void)state;
+    int ct = ct_blocks, ct_open = ct_descriptors();
+    ct_calls = 0;
+    sem_init(&gate, 0, 0);
+    run_with((aco_run_options_t){.ct_offload = 1}, opens_in_vain, NULL);
+    assert_int_equal(__atomic_load_n(&ct_blocks, __ATOMIC_SEQ_CST), ct);
+    assert_int_equal(mkfifo(path_of("fifo"), 0600), 0);
+    run_tasks(opens_one_end, NULL);
+    int both = open(path_of("fifo"), O_RDWR | O_CLOEXEC); /* lets the helper go on */
+    for (int i = 0; i < 20000 && __atomic_load_n(&ct_blocks, __ATOMIC_SEQ_CST) != ct; i++) {
+        usleep(1000);
+    }
+    assert_int_equal(__atomic_load_n(&ct_blocks, __ATOMIC_SEQ_CST), ct);
+    assert_int_equal(close(both), 0);
+    assert_int_equal(ct_descriptors(), ct_open);
+    assert_int_equal(unlink(path_of("fifo")), 0);
+}
+
 static void *opens_to_read(void *arg)
 {
     int fd = aco_open(path_of("fifo"), O_RDONLY | O_CLOEXEC);
@@ -716,9 +807,22 @@ static int find_forty(const char *service, const struct addrinfo *hints, struct 
     return 0;
 }
 
+#define FULL_HOST "127.0.3.1"
+
+/* A name with two addresses; the first one's server takes no connections. */
+static int find_two(const char *service, const struct addrinfo *hints, struct addrinfo **list)
+{
+    int result = __real_getaddrinfo(FULL_HOST, service, hints, list);
+    return result != 0 ? result
+                       : __real_getaddrinfo("127.0.0.1", service, hints, &(*list)->ai_next);
+}
+
 int __wrap_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
                        struct addrinfo **list)
 {
+    if (node != NULL && strcmp(node, "two.example") == 0 && !(hints->ai_flags & AI_NUMERICHOST)) {
+        return find_two(service, hints, list);
+    }
     if (node != NULL && strcmp(node, "forty.example") == 0 && !(hints->ai_flags & AI_NUMERICHOST)) {
         return find_forty(service, hints, list);
     }
@@ -768,6 +872,71 @@ static void all_addresses_are_dialled(void **state)
 {
     (void)state;
     run_tasks(dials_forty, NULL);
+}
+
+#define NEXT_ATTEMPT (250 * MS)
+#define CT_CALLERS 8
+
+/* A server at FULL_HOST whose queue is full: the kernel drops further connections. */
+typedef struct {
+    int listener, callers[CT_CALLERS];
+} full_t;
+
+static void make_full(full_t *full, uint16_t port)
+{
+    struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = port};
+    const struct sockaddr *address = (const struct sockaddr *)(const void *)&in;
+    CHECK(inet_pton(AF_INET, FULL_HOST, &in.sin_addr) == 1);
+    full->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(bind(full->listener, address, sizeof(in)) == 0 && listen(full->listener, 0) == 0);
+    for (int i = 0; i < CT_CALLERS; i++) {
+        full->callers[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        CHECK(connect(full->callers[i], address, sizeof(in)) == 0 || errno == EINPROGRESS);
+    }
+}
+
+static void free_full(const full_t *full)
+{
+    for (int i = 0; i < CT_CALLERS; i++) {
+        CHECK(close(full->callers[i]) == 0);
+    }
+    CHECK(close(full->listener) == 0);
+}
+
+/* The second address has its turn when the first one has not answered for a while. The attempt that
+ * lost is closed, and so is one that a deadline ends. */
+static void *dials_two(void *arg)
+{
+    struct sockaddr_in in;
+    socklen_t sz = sizeof(in);
+    char name[32];
+    full_t full;
+    int listener = aco_listen("tcp4", "127.0.0.1:0");
+    CHECK(listener >= 0 && getsockname(listener, (struct sockaddr *)(void *)&in, &sz) == 0);
+    make_full(&full, in.sin_port);
+    snprintf(name, sizeof(name), "two.example:%d", ntohs(in.sin_port));
+    int64_t before = aco_now();
+    int ct_open = ct_descriptors(), fd = aco_dial("tcp4", name);
+    CHECK(fd >= 0 && aco_now() - before >= NEXT_ATTEMPT);
+    CHECK(aco_close(fd) == 0 && ct_descriptors() == ct_open);
+    snprintf(name, sizeof(name), FULL_HOST ":%d", ntohs(in.sin_port));
+    aco_within(MS)
+    {
+        CHECK(aco_self() == NULL || (aco_dial("tcp4", name) < 0 && errno == ETIMEDOUT));
+    }
+    CHECK(ct_descriptors() == ct_open);
+    free_full(&full);
+    CHECK(aco_close(listener) == 0);
+    return arg;
+}
+
+static void attempts_begin_one_after_the_other(void **state)
+{
+    (void)state;
+    run_tasks(dials_two, NULL);
+    ct_failed = 0;
+    dials_two(NULL);
+    assert_int_equal(ct_failed, 0);
 }
 
 static int is_address(const struct addrinfo *list, uint32_t address, uint16_t port)
@@ -966,6 +1135,7 @@ int main(void)
         cmocka_unit_test(many_share_few_helpers),
         cmocka_unit_test(errno_comes_back),
         cmocka_unit_test(only_the_task_waits),
+        cmocka_unit_test(helpers_leave_the_signal_mask),
         cmocka_unit_test(waits_for_what_has_begun),
         cmocka_unit_test(threads_may_be_short),
         cmocka_unit_test(an_offload_outside_of_tasks_is_a_call),
@@ -973,6 +1143,8 @@ int main(void)
         cmocka_unit_test(a_frame_that_moves_is_refused),
         cmocka_unit_test(a_forked_helper_ends_with_its_call),
         cmocka_unit_test(files_are_read_and_written),
+        cmocka_unit_test(attempts_begin_one_after_the_other),
+        cmocka_unit_test(an_open_that_ended_leaks_nothing),
         cmocka_unit_test(a_fifo_waits_for_its_other_end),
         cmocka_unit_test(waiting_fifos_stop_nobody),
         cmocka_unit_test(all_addresses_are_dialled),
@@ -980,5 +1152,6 @@ int main(void)
         cmocka_unit_test(a_lookup_tells_why_it_failed),
         cmocka_unit_test(a_deadline_ends_a_slow_lookup),
     };
+    aco_set_allocator(allocate, release);
     return cmocka_run_group_tests_name("offload", tests, make_directory, remove_directory);
 }

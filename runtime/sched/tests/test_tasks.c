@@ -422,6 +422,27 @@ static void waits_end_at_deadlines(void **state)
     run_tasks(sleeps_in_order, NULL);
 }
 
+/* There, calls know neither deadlines nor cancelling; the blocks run once all the same. */
+static void scopes_outside_of_tasks_change_nothing(void **state)
+{
+    (void)state;
+    int ct = 0;
+    aco_within(0)
+    {
+        ct++;
+        assert_int_equal(aco_deadline(), INT64_MAX);
+        assert_int_equal(aco_sleep(1), 0);
+        aco_shielded
+        {
+            ct++;
+            assert_int_equal(aco_sleep(1), 0);
+        }
+    }
+    assert_int_equal(ct, 2);
+    assert_int_equal(aco_deadline(), INT64_MAX);
+    run_tasks(sleeps_in_order, NULL); /* nothing is left of them */
+}
+
 #define CT_SLEEPERS 1000
 static int64_t woken_at[CT_SLEEPERS];
 
@@ -724,6 +745,39 @@ static void values_are_the_tasks_own(void **state)
     assert_null(aco_getspecific(key_a));
 }
 
+#define CT_KEYS 100
+
+static aco_key_t many_keys[CT_KEYS];
+
+/* Its values outlive each growth of the table that keeps them. */
+static void *has_many_values(void *arg)
+{
+    char *values = (char *)arg;
+    for (int ct = 1; ct <= CT_KEYS; ct++) {
+        CHECK(aco_setspecific(many_keys[ct - 1], &values[ct - 1]) == 0);
+        for (int i = 0; i < CT_KEYS; i++) {
+            CHECK(aco_getspecific(many_keys[i]) == (i < ct ? &values[i] : NULL));
+        }
+    }
+    return NULL;
+}
+
+static void *makes_many_keys(void *arg)
+{
+    static char values[2][CT_KEYS];
+    for (int i = 0; i < CT_KEYS; i++) {
+        CHECK(aco_key_create(&many_keys[i], NULL) == 0);
+    }
+    CHECK(aco_go(has_many_values, values[0]) == 0 && aco_go(has_many_values, values[1]) == 0);
+    return arg;
+}
+
+static void values_stay_while_more_are_set(void **state)
+{
+    (void)state;
+    run_tasks(makes_many_keys, NULL);
+}
+
 /* ==== Memory ================================================================================= */
 
 #define CT_DEEP 200
@@ -893,6 +947,7 @@ int main(void)
         cmocka_unit_test(errno_is_the_tasks_own),
         cmocka_unit_test(a_task_is_joined),
         cmocka_unit_test(waits_end_at_deadlines),
+        cmocka_unit_test(scopes_outside_of_tasks_change_nothing),
         cmocka_unit_test(many_sleep),
         cmocka_unit_test(cancelled_tasks_wait_no_more),
         cmocka_unit_test(a_parked_task_is_unparked),
@@ -900,6 +955,7 @@ int main(void)
         cmocka_unit_test(tasks_keep_their_frames),
         cmocka_unit_test(tasks_go_to_threads),
         cmocka_unit_test(values_are_the_tasks_own),
+        cmocka_unit_test(values_stay_while_more_are_set),
         cmocka_unit_test(idle_stacks_are_given_back),
         cmocka_unit_test(idle_tasks_are_given_back),
         cmocka_unit_test(idle_copies_are_given_back),

@@ -239,6 +239,104 @@ static void test_refuses_coroutines(void **state)
     assert_int_equal(ct_failed, 0);
 }
 
+static void counts(void)
+{
+    for (int *ct = (int *)aco_get_arg();;) {
+        ++*ct;
+        aco_yield();
+    }
+}
+
+/* A coroutine that belongs to the caller, be it a task or not. */
+typedef struct {
+    aco_t *co;
+    aco_share_stack_t *stack;
+    int ct;
+} counter_t;
+
+static void make_counter(counter_t *counter, aco_t *main_co)
+{
+    counter->stack = aco_share_stack_new(0);
+    counter->co = aco_create(main_co, counter->stack, 0, counts, &counter->ct);
+    counter->ct = 0;
+}
+
+static int goes_on(counter_t *counter)
+{
+    int before = counter->ct;
+    aco_resume(counter->co);
+    return counter->ct == before + 1 && aco_get_co() == counter->co->main_co;
+}
+
+static void free_counter(counter_t *counter)
+{
+    aco_destroy(counter->co);
+    aco_share_stack_destroy(counter->stack);
+}
+
+static void *has_a_coroutine(void *arg)
+{
+    counter_t *counter = (counter_t *)calloc(1, sizeof(*counter));
+    make_counter(counter, aco_get_co());
+    for (int i = 0; i < 3; i++) {
+        CHECK(aco_sleep(MS / 10) == 0 && goes_on(counter));
+    }
+    free_counter(counter);
+    free(counter);
+    ct_done++;
+    return arg;
+}
+
+static void *waits_last(void *arg)
+{
+    CHECK(aco_go(has_a_coroutine, NULL) == 0);
+    CHECK(aco_go(has_a_coroutine, NULL) == 0);
+    return has_a_coroutine(arg);
+}
+
+/* Runs in a thread that has no loop. */
+static void *runs_between(void *arg)
+{
+    counter_t counter = {0};
+    aco_thread_init(NULL);
+    aco_t *main_co = aco_create(NULL, NULL, 0, NULL, NULL);
+    make_counter(&counter, main_co);
+    for (int i = 0; i < 3; i++) {
+        CHECK(goes_on(&counter));
+        CHECK(aco_run(NULL, waits_last, NULL, NULL) == 0);
+        CHECK(aco_get_co() == main_co && goes_on(&counter));
+    }
+    free_counter(&counter);
+    aco_destroy(main_co);
+    return arg;
+}
+
+static void test_coroutines_go_on(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    counter_t counter = {0};
+    ct_done = ct_failed = 0;
+    assert_int_equal(pthread_create(&thread, NULL, runs_between, NULL), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(ct_done, 9);
+    aco_thread_init(NULL);
+    aco_t *main_co = aco_create(NULL, NULL, 0, NULL, NULL);
+    make_counter(&counter, main_co);
+    assert_true(aco_loop_fd() >= 0 && goes_on(&counter));
+    assert_int_equal(aco_go(waits_last, NULL), 0);
+    do {
+        assert_ptr_equal(aco_get_co(), main_co);
+        assert_true(goes_on(&counter));
+    } while (aco_run_once(-1) != 0);
+    assert_ptr_equal(aco_get_co(), main_co);
+    assert_true(goes_on(&counter));
+    free_counter(&counter);
+    aco_destroy(main_co);
+    assert_int_equal(ct_done, 12);
+    assert_int_equal(ct_failed, 0);
+}
+
 /* ==== Memory ================================================================================= */
 
 /* The descriptor becomes readable once after the last event, so that idle stacks are given back. */
@@ -278,6 +376,7 @@ int main(void)
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_leaves_descriptors),
         cmocka_unit_test(test_refuses_coroutines),
+        cmocka_unit_test(test_coroutines_go_on),
         cmocka_unit_test(test_gives_stacks_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
