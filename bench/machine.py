@@ -31,25 +31,37 @@ def processor() -> dict[str, str]:
     return {"Model name": "unknown", **{key.strip(): value.strip() for key, _, value in found}}
 
 
-def generation(target: str) -> str:
-    """A processor's generation, as gcc calls it."""
-    found = re.search(r"^\s*-m(?:arch|cpu)=\s*(?!native|x86-64|armv)([\w-]+)", target, re.MULTILINE)
-    return found[1] if found else ""
+# Generations by vendor, family and model, the first and the last of which a row has. Compilers know
+# them less well: gcc 12 takes a Zen 4 for a Zen 3.
+GENERATIONS = (
+    ("AuthenticAMD", 23, 0x00, 0x2f, "zen"), ("AuthenticAMD", 23, 0x30, 0xff, "zen2"),
+    ("AuthenticAMD", 25, 0x00, 0x0f, "zen3"), ("AuthenticAMD", 25, 0x10, 0x1f, "zen4"),
+    ("AuthenticAMD", 25, 0x20, 0x5f, "zen3"), ("AuthenticAMD", 25, 0x60, 0xff, "zen4"),
+    ("AuthenticAMD", 26, 0x00, 0xff, "zen5"),
+    ("GenuineIntel", 6, 0x55, 0x55, "skylake"), ("GenuineIntel", 6, 0x6a, 0x6c, "icelake"),
+    ("GenuineIntel", 6, 0x8f, 0x8f, "sapphirerapids"),
+    ("GenuineIntel", 6, 0xcf, 0xcf, "emeraldrapids"),
+    ("GenuineIntel", 6, 0xad, 0xae, "graniterapids"),
+)
 
 
-def name_machine(model: str, target: str) -> str:
-    """A short name of a processor: of its model, and of its generation, since the model that a
-    virtual machine shows says little."""
-    model = re.sub(r"\((R|TM)\)|\b(CPU|Processor|\d+-Core)\b|@.*", " ", model)
-    words = f"{model} {generation(target).replace('znver', 'zen')}"
-    return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")
+def generation(cpu: dict[str, str]) -> str:
+    """A processor's generation, or else its family and model; "" if it has none, as those of Arm,
+    whose names say all."""
+    if "CPU family" not in cpu or "Model" not in cpu:
+        return ""
+    family, model = int(cpu["CPU family"]), int(cpu["Model"])
+    for vendor, of, first, last, name in GENERATIONS:
+        if cpu.get("Vendor ID") == vendor and family == of and first <= model <= last:
+            return name
+    return f"family {family} model {model}"
 
 
-def gcc_target() -> str:
-    """The processor that gcc would compile for here."""
-    native = "-mcpu=native" if os.uname().machine == "aarch64" else "-march=native"
-    return subprocess.run([os.environ.get("CC", "gcc"), native, "-Q", "--help=target"],
-                          capture_output=True, text=True, check=False).stdout
+def name_machine(cpu: dict[str, str]) -> str:
+    """A short name of a processor: of what it is called, and of its generation, since the former
+    says little in a virtual machine."""
+    model = re.sub(r"\((R|TM)\)|\b(CPU|Processor|\d+-Core)\b|@.*", " ", cpu["Model name"])
+    return re.sub(r"[^a-z0-9]+", "-", f"{model} {generation(cpu)}".lower()).strip("-")
 
 
 COMPILER = re.compile(rb"(?<=\xff Go buildinf:.{19})go[\d.]+|rustc version [ -~]+|"
@@ -87,7 +99,7 @@ def describe_machine(peers: list[Peer], paddings: tuple[int, ...]) -> dict[str, 
             for name in ("CPU family", "Model", "Stepping") if name in cpu]
     return {
         "date": time.strftime("%Y-%m-%d"),
-        "machine": f"{cpu['Model name']} ({', '.join([generation(gcc_target()), *kind])}), "
+        "machine": f"{cpu['Model name']} ({', '.join(filter(None, [generation(cpu), *kind]))}), "
                    f"{os.cpu_count()} cores, {gib:.0f} GiB, "
                    f"Linux {os.uname().release}, {first_line('getconf', 'GNU_LIBC_VERSION')}",
         "compiler": first_line(os.environ.get("CC", "gcc"), "--version") + ", -O2",

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import report
 from build import OUTPUT, build_all, install, missing_packages, program_of
-from machine import describe_machine, gcc_target, name_machine, processor
+from machine import describe_machine, name_machine, processor
 from model import Key, Record, Results, from_records, write_csv
 from plan import GROUPS, ROOT, Group, Peer, Workload, find_peers
 
@@ -451,7 +451,7 @@ def main() -> int:
     elif missing:
         print(f"missing, and left out what needs it: {' '.join(missing)} (-i installs it)",
               file=sys.stderr)
-    machine = options.machine or name_machine(processor()["Model name"], gcc_target())
+    machine = options.machine or name_machine(processor())
     store = folder_of(group, mode) / f"{machine}.jsonl"
     store.parent.mkdir(parents=True, exist_ok=True)
     measure(options, mode, peers, store)

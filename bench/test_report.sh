@@ -188,11 +188,16 @@ rm "$PROJECT"/bench/results/*.csv
 must_not "nothing is drawn of no results" "nothing has been measured yet" draw
 must "machines are not named by their processors" inside -c '
 from machine import name_machine
-for name, model, target in (
-        ("amd-epyc-zen3", "AMD EPYC", "  -march=  \tznver3\n  -mtune=  znver3"),
-        ("intel-xeon-sapphirerapids", "Intel(R) Xeon(R) Processor @ 2.70GHz",
-         "  -march=  sapphirerapids"),
-        ("amd-ryzen-9-5950x-zen3", "AMD Ryzen 9 5950X 16-Core Processor", "  -march=  znver3"),
-        ("some-cpu", "Some CPU", "  -march=  x86-64"), ("neoverse", "Neoverse", "")):
-    assert name_machine(model, target) == name.replace("-cpu", ""), name_machine(model, target)'
+for name, vendor, family, model, called in (
+        ("amd-epyc-zen3", "AuthenticAMD", "25", "1", "AMD EPYC"),
+        ("amd-epyc-zen4", "AuthenticAMD", "25", "17", "AMD EPYC"),
+        ("amd-epyc-zen5", "AuthenticAMD", "26", "2", "AMD EPYC"),
+        ("intel-xeon-emeraldrapids", "GenuineIntel", "6", "207", "Intel(R) Xeon(R) Processor"),
+        ("amd-ryzen-9-5950x-zen3", "AuthenticAMD", "25", "33",
+         "AMD Ryzen 9 5950X 16-Core Processor"),
+        ("some-cpu-family-6-model-1", "GenuineIntel", "6", "1", "Some CPU @ 2.70GHz"),
+        ("neoverse-n1", "ARM", "", "1", "Neoverse-N1")):
+    cpu = {"Vendor ID": vendor, "CPU family": family, "Model": model, "Model name": called}
+    found = name_machine({key: value for key, value in cpu.items() if value})
+    assert found == name.replace("-cpu", ""), found'
 echo "names are checked"
