@@ -291,7 +291,7 @@ TRANSFER = [
     Column("yield + resume, ns", "transfer", "through_main_ns"),
 ]
 
-# ==== Columns and rows of the runtime, of hooks and of C++ ========================================
+# ==== Columns and rows of the other groups ========================================================
 
 ECHO = [Column(f"{count:,}", f"echo_{count}", "server_ns") for count in ECHO_PEERS]
 TURNS = [Column(f"{count:,}", f"turns_{count}", "ns") for count in TASK_COUNTS]
@@ -330,4 +330,12 @@ GENERATORS = [
     Column("a value, tree walk of depth 20, ns", "tree", "ns"),
     Column("`aco::spawn` of a lambda and `join()`, ns", "spawn_join", "ns"),
     Column("`co_await` of a task that has ended, ns", "co_await", "ns"),
+]
+THREADS = [
+    Column("create and join a thread, from `main()`, ns", "create_from_main", "ns"),
+    Column("the same, from a thread, ns", "create_from_thread", "ns"),
+    Column("hand over a mutex and a condition, ns", "hand_over", "ns"),
+    Column("10,000 threads that sleep 0.1 s, ms", "sleepers_10000", "ms"),
+    Column("100,000 of these, ms", "sleepers_100000", "ms"),
+    Column("start and end of `true`, ns", "start", "ns"),
 ]

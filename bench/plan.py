@@ -209,7 +209,7 @@ RUNTIME = [
 ]
 
 
-# ==== Workloads of hooks and of C++ ===============================================================
+# ==== Workloads of hooks, of C++, and of threads as tasks =========================================
 
 TASKS_AND_THREADS = "^(tasks|threads)$"
 
@@ -232,6 +232,19 @@ CPP = [
     Workload("tree", "tree {n}", 1, TREE_NODES),
     Workload("spawn_join", "spawn_join {n}", 10_000),
     Workload("co_await", "co_await {n}", 10_000, fixed_n=100_000),
+]
+
+# The kernel has 32,768 threads at most.
+ECHO_OF_THREADS = "^(epoll|threads|aco-run)$"
+
+PTHREADS = [
+    *(echo(f"threads_{ct}", "apart", ct, ECHO_OF_THREADS) for ct in CONNECTIONS),
+    Workload("create_from_main", "create_from_main {n}", 1000, peers="^(threads|aco-run)$"),
+    Workload("create_from_thread", "create_from_thread {n}", 1000, peers="^(threads|aco-run)$"),
+    Workload("hand_over", "hand_over {n}", 1000, peers="^(threads|aco-run)"),
+    *(Workload(f"sleepers_{ct}", "sleepers {count}", ct, ct, metric="ms", fixed_n=1, peers=peers)
+      for ct, peers in ((10_000, "^(threads|aco-run)$"), (100_000, "^aco-run$"))),
+    Workload("start", "start {n}", 10, fixed_n=100, peers="^(threads|aco-run)$"),
 ]
 
 
@@ -265,4 +278,5 @@ GROUPS = {group.name: group for group in (
     Group("runtime", "All figures of the runtime", RUNTIME),
     Group("hooks", "All figures of hooks", HOOKS),
     Group("cpp", "All figures of aco.hpp", CPP),
+    Group("pthreads", "All figures of threads as tasks", PTHREADS),
 )}

@@ -296,8 +296,8 @@ def parse_arguments() -> argparse.Namespace:
                           help="the least of each workload, to see that it works; fails if not")
     parser.add_argument("--group", choices=GROUPS, default="core",
                         help="measure coroutines (core), tasks and servers (runtime), libraries in "
-                             "tasks (hooks), or generators (cpp); results of other groups than the "
-                             "core are in bench/results/GROUP/")
+                             "tasks (hooks), generators (cpp), or threads as tasks (pthreads); "
+                             "results of other groups than the core are in bench/results/GROUP/")
     parser.add_argument("--only", metavar="PATTERN", default="",
                         help="measure only, and again, what matches as 'FILE: PEER: WORKLOAD'")
     parser.add_argument("--resume", action="store_true",

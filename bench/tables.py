@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from model import (BUILD, CALLS, COUNT, ECHO, FAR, GENERATORS, LIBRARIES, LIFE, LIVE, MANY, PURE,
-                   SHARE, SHARE_BYTES, SKYNET, SLEEPERS, SUSPENDED, SWITCH, TABLE, TASKS, TRANSFER,
-                   TURNS, Column, Results, Value, is_aco, label, number, published, two_digits)
+                   SHARE, SHARE_BYTES, SKYNET, SLEEPERS, SUSPENDED, SWITCH, TABLE, TASKS, THREADS,
+                   TRANSFER, TURNS, Column, Results, Value, is_aco, label, number, published,
+                   two_digits)
 from plan import CONNECTIONS, LIMIT, Group
 
 # Where and when the figures in published.csv were measured.
@@ -34,6 +35,7 @@ HEADLINE = [
 
 # One build of aco competes with other peers in a whole table, both with shared control words.
 POOL, COPYING = "aco pool", "aco share stack"
+LOCAL = "aco-run, 1 KiB of thread-local variables"
 
 
 @dataclass(frozen=True)
@@ -166,18 +168,19 @@ def by_number(results: Results, what: str, kinds: list[tuple[str, str, str, list
     return markdown([what, *(head for head, *_ in kinds)], rows)
 
 
-def echo(results: Results) -> str:
+def echo(results: Results, name: str = "echo",
+         memory: tuple[tuple[str, str], ...] = (("bytes of a connection", "bytes"),)) -> str:
     """Processor time of each server beside that of the limit, the least first."""
-    thousand, most = "echo_1000", f"echo_{CONNECTIONS[-1]}"
+    thousand, most = f"{name}_1000", f"{name}_{CONNECTIONS[-1]}"
     rows = [[label(title),
-             *(with_range(results.ratio((title, f"echo_{ct}", "server_ns"),
-                                        (LIMIT, f"echo_{ct}", "server_ns")), "{:.2f}".format)
+             *(with_range(results.ratio((title, f"{name}_{ct}", "server_ns"),
+                                        (LIMIT, f"{name}_{ct}", "server_ns")), "{:.2f}".format)
                for ct in CONNECTIONS),
              with_range(results.get(title, thousand, "server_ns")),
-             median(results.get(title, most, "bytes"))]
+             *(median(results.get(title, most, metric)) for _, metric in memory)]
             for title in results.titles(thousand, "server_ns")]
     return markdown(["server", *(f"{ct:,} connections" for ct in CONNECTIONS), "ns at 1,000",
-                     "bytes of a connection"], rows)
+                     *(head for head, _ in memory)], rows)
 
 
 def threads(results: Results) -> str:
@@ -327,6 +330,17 @@ BLOCKS = {
         each("generators", "Generators and tasks", partial(
             turned, columns=GENERATORS, titles=["aco.hpp", "C++20", "C++20, by loops"],
             above="aco.hpp", below="C++20")),
+        *COMMON,
+    ],
+    "pthreads": [
+        MACHINE,
+        each("echo", "An echo server with a thread for each connection, beside plain epoll",
+             partial(echo, name="threads", memory=(
+                 ("bytes of a connection", "bytes"), ("of its page tables", "table_bytes"),
+                 ("in the kernel, both ends", "kernel_bytes")))),
+        each("calls", "Threads", partial(
+            turned, columns=THREADS, titles=["threads", "aco-run", LOCAL], above="aco-run",
+            below="threads")),
         *COMMON,
     ],
 }

@@ -55,6 +55,15 @@ else
     fi
 fi
 
+check_group pthreads
+for row in 'threads_1000,apart 100 1000,threads,' 'threads_1000,apart 100 1000,aco-run,' \
+    'hand_over,hand_over 1000,"aco-run, 1 KiB of thread-local variables",' \
+    'sleepers_100000,sleepers 100,aco-run,' 'start,start 10,aco-run,'; do
+    grep -q "^$row.*,ok," "$CHECKED/some-machine.csv" || fail "some-machine.csv has no row $row"
+done
+grep -q '^| aco-run | [0-9.]* | [0-9.]* | [0-9.]* | [0-9.,]* | [0-9.,]* | ' "$CHECKED/tables.md" ||
+    fail "tables.md does not have what was measured of threads"
+
 check_group runtime
 for row in 'echo_1000,apart 100 1000,epoll,' 'echo_two,two 100 1000,aco pool,' \
     'echo_one,one 100 1000,aco share stack,' 'parked_1000000,parked 100,aco share stack,' \

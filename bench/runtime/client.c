@@ -181,9 +181,19 @@ static double user_bytes(pid_t pid)
     return number_in(path, "Anonymous:") * 1024;
 }
 
+/* Bytes of its page tables. */
+static double table_bytes(pid_t pid)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+    return number_in(path, "VmPTE:") * 1024;
+}
+
+/* Bytes of objects in the kernel, and of its stacks, of all processes. */
 static double kernel_bytes(void)
 {
-    return number_in("/proc/meminfo", "Slab:") * 1024;
+    return (number_in("/proc/meminfo", "Slab:") + number_in("/proc/meminfo", "KernelStack:")) *
+           1024;
 }
 
 static void pin(const int *cpus, int ct)
@@ -283,10 +293,12 @@ static void measure(const server_t *server, int ct_workers, int ct, long ct_requ
 {
     worker_t workers[MOST_THREADS];
     double user = user_bytes(server->pid), kernel = kernel_bytes();
+    double tables = table_bytes(server->pid);
     open_connections(workers, ct_workers, ct, server->port);
     run(workers, ct_workers, 2 * ct); /* warm */
     user = user_bytes(server->pid) - user;
     kernel = kernel_bytes() - kernel;
+    tables = table_bytes(server->pid) - tables;
     double processor = processor_ns(server->pid);
     int64_t start = now_ns();
     run(workers, ct_workers, ct_requests);
@@ -295,6 +307,7 @@ static void measure(const server_t *server, int ct_workers, int ct, long ct_requ
     print_metric("server_ns", processor / (double)ct_requests);
     print_metric("ns", wall);
     print_metric("bytes", user / ct);
+    print_metric("table_bytes", tables / ct);
     print_metric("kernel_bytes", kernel / ct); /* of both ends */
 }
 
