@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import math
+import random
 import re
 import statistics
 from collections.abc import Iterable
@@ -22,6 +23,8 @@ HEAD = ["workload", "arguments", "peer", "kind", "metric", "status", "rounds"]
 
 NOTE = "changed to"  # and a digest, is the key of why figures stand for those sources, too
 BUILD = "build"  # and the title of a peer, is the key of how it was built
+
+RESAMPLES = 4000  # of a bootstrap
 
 Record = dict[str, Any]  # one measurement, as a run keeps it
 Key = tuple[str, str, int]  # of a record: peer, workload, round
@@ -44,6 +47,13 @@ class Value:
         ordered = sorted(self.rounds)
         quarter = len(ordered) // 4
         return ordered[quarter], ordered[-1 - quarter]
+
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of the median, by bootstrap."""
+        chosen = random.Random(1)
+        medians = sorted(statistics.median(chosen.choices(self.rounds, k=len(self.rounds)))
+                         for _ in range(RESAMPLES))
+        return medians[RESAMPLES // 40], medians[-1 - RESAMPLES // 40]
 
 
 @dataclass
@@ -304,8 +314,9 @@ TASKS = [
     Column("lock and unlock, ns", "mutex", "ns"),
     Column("lock handed to the next waiter, ns", "handover", "ns"),
     Column("1,000,000 parked tasks, bytes each", "parked_1000000", "bytes"),
-    Column("of these, spawn and park, ns", "parked_1000000", "create_ns"),
-    Column("of these, wake and end, ns", "parked_1000000", "ns"),
+    Column("of these, the first time: spawn and park, ns", "parked_1000000", "first_create_ns"),
+    Column("again, with warm stacks: spawn and park, ns", "parked_1000000", "create_ns"),
+    Column("wake and end, ns", "parked_1000000", "ns"),
     Column("1,000,000 sleeping tasks: spawn, sleep, wake, end, ns", "sleepers_1000000", "ns"),
     Column("the same, woken in random order, ns", "sleepers_1000000", "random_ns"),
     Column("sleep of 1 ms, late by µs", "lateness", "us"),

@@ -91,6 +91,17 @@ def with_range(value: Value | None, written: Callable[[float], str] = number,
     return f"{bold}{written(value.median)}{bold}" + (f" ({low}–{high})" if low != high else "")
 
 
+def with_interval(value: Value | None, written: Callable[[float], str] = "{:.2f}".format,
+                  is_ratio: bool = True) -> str:
+    """The median, and in brackets its 95 % interval; a ratio is bold if that does not have 1."""
+    if value is None:
+        return NONE
+    low, high = value.interval()
+    bold = "**" if is_ratio and not low <= 1 <= high else ""
+    return f"{bold}{written(value.median)}{bold}" + \
+        (f" ({written(low)}–{written(high)})" if low != high else "")
+
+
 def median(value: Value | None, written: Callable[[float], str] = number) -> str:
     return written(value.median) if value else NONE
 
@@ -173,10 +184,10 @@ def echo(results: Results, name: str = "echo",
     """Processor time of each server beside that of the limit, the least first."""
     thousand, most = f"{name}_1000", f"{name}_{CONNECTIONS[-1]}"
     rows = [[label(title),
-             *(with_range(results.ratio((title, f"{name}_{ct}", "server_ns"),
-                                        (LIMIT, f"{name}_{ct}", "server_ns")), "{:.2f}".format)
+             *(with_interval(results.ratio((title, f"{name}_{ct}", "server_ns"),
+                                           (LIMIT, f"{name}_{ct}", "server_ns")))
                for ct in CONNECTIONS),
-             with_range(results.get(title, thousand, "server_ns")),
+             with_interval(results.get(title, thousand, "server_ns"), number, False),
              *(median(results.get(title, most, metric)) for _, metric in memory)]
             for title in results.titles(thousand, "server_ns")]
     return markdown(["server", *(f"{ct:,} connections" for ct in CONNECTIONS), "ns at 1,000",
@@ -189,9 +200,10 @@ def threads(results: Results) -> str:
     for title in results.titles("echo_two", "ns"):
         one, two = (results.get(title, f"echo_{name}", "ns") for name in ("one", "two"))
         factor = results.ratio((title, "echo_one", "ns"), (title, "echo_two", "ns"))
-        rows.append([label(title), *(with_range(Value([1e9 / ns for ns in value.rounds]))
-                                     if value else NONE for value in (one, two)),
-                     with_range(factor, "{:.2f}".format)])
+        rows.append([label(title),
+                     *(with_interval(Value([1e9 / ns for ns in value.rounds]), number, False)
+                       if value else NONE for value in (one, two)),
+                     with_interval(factor)])
     return markdown(["server", "one processor, requests a second", "two processors", "factor"],
                     rows)
 
@@ -201,7 +213,7 @@ def scale(results: Results) -> str:
     return by_number(results, "connections", [
         (f"{title}, {words}", title, metric, ECHO)
         for metric, words in (("server_ns", "ns a request"), ("bytes", "bytes"))
-        for title in results.titles(ECHO[-1].workload, "server_ns")])
+        for title in sorted(results.titles(ECHO[-1].workload, "server_ns"))])
 
 
 def counts(results: Results) -> str:

@@ -139,11 +139,14 @@ import model, report, tables
 machines = model.read_all(Path(sys.argv[1]))
 print(tables.table(machines[0], model.SWITCH[:1]))
 for pair in (("aco pool", "stackless"), ("slower", "tied"), ("stackless", "slower")):
-    print("ratio", report.ratio_text(machines, "switch", "ns", *pair))' "$TMP/rounds"
+    print("ratio", report.ratio_text(machines, "switch", "ns", *pair))
+for rounds in [1] * 4, [0.5, 2] * 8, [0.9, 1.1, 1.3, 1.5] * 2, [1.1, 1.2, 1.3, 1.4] * 2:
+    print("interval", tables.with_interval(model.Value(rounds)))' "$TMP/rounds"
 for line in '| aco pool, shared control words | **3.00** (1.00–9.00) |' \
     '| aco pool, own control words (default) | 1.00 |' '| tied | **5.00** (4.00–6.00) |' \
     '| slower | 5.00 |' '| stackless | 1.00 (1.00–3.00) |' \
-    'ratio 2.0' 'ratio 1.00' 'ratio 0.20'; do
+    'ratio 2.0' 'ratio 1.00' 'ratio 0.20' 'interval 1.00' 'interval 1.25 (0.50–2.00)' \
+    'interval 1.20 (0.90–1.50)' 'interval **1.25** (1.10–1.40)'; do
     grep -qxF "$line" "$TMP/said" || fail "of rounds, there is no line $line"
 done
 echo "tables and ratios are made of rounds"
