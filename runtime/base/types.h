@@ -175,6 +175,7 @@ struct loop_s {
     uint64_t mask;        /* the signals that the thread blocks while no handler runs */
     char is_awaited;      /* what is no task has resumed the running one, and goes on after it */
     char knows_mask;      /* 0: `mask` is to be read at the next look */
+    char must_look;       /* the turn ends whatever `switches_left` says; see end_turn() */
     aco_task_t *resumed;  /* the task that the running one resumes by way of the loop */
     aco_task_t *resumers; /* tasks that go on when those that they resumed wait, the last first */
     int is_asleep;        /* atomic; to wake the loop, set it to 0 and write to event_fd */

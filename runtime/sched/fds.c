@@ -295,7 +295,7 @@ static void wake_by_inbox(aco_task_t *first)
 {
     loop_t *loop = aco_i_loop;
     if (first != NULL && loop != NULL) {
-        __atomic_store_n(&loop->switches_left, 1, __ATOMIC_RELAXED);
+        end_turn(loop, 1);
     }
     while (first != NULL) {
         aco_task_t *task = first;

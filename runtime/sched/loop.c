@@ -431,7 +431,9 @@ __attribute__((noinline, cold)) void aco_i_end_round(loop_t *loop)
     if (task == NULL || !(is_late || is_over) || may_be_in_handler(loop)) {
         return;
     }
-    loop->switches_left = is_late ? 0 : loop->switches_left;
+    if (is_late) {
+        end_turn(loop, 0);
+    }
     let_others_run(loop, task);
 }
 
@@ -575,7 +577,7 @@ static __attribute__((noinline)) void run_seen(loop_t *loop, const aco_task_t *l
         if (loop->trace != NULL) {
             aco_i_observer->end_run(loop, task);
         }
-        ct--;
+        ct = __atomic_load_n(&loop->must_look, __ATOMIC_RELAXED) ? 0 : ct - 1;
     }
     loop->seen_at = is_due || loop->sampled != NULL ? 0 : loop->now + SAMPLE_RETRY;
     loop->switches_left = ct;
@@ -584,6 +586,7 @@ static __attribute__((noinline)) void run_seen(loop_t *loop, const aco_task_t *l
 static void run_ready(loop_t *loop, int64_t most)
 {
     const aco_task_t *last_before = loop->first_ready != NULL ? loop->last_ready : NULL;
+    __atomic_store_n(&loop->must_look, 0, __ATOMIC_RELAXED);
     aco_i_look(loop, most);
     learn_mask(loop);
     loop->turn_began = loop->first_ready != NULL ? loop->now : 0;

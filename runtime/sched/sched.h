@@ -22,6 +22,13 @@ static inline void push_ready(loop_t *loop, aco_task_t *task)
     loop->last_ready = task;
 }
 
+/* Makes the loop look outside after `ct` more switches. Signal handlers may call it. */
+static inline void end_turn(loop_t *loop, unsigned ct)
+{
+    __atomic_store_n(&loop->must_look, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&loop->switches_left, ct, __ATOMIC_RELAXED);
+}
+
 /* Holds a reference, so that the runtime is not freed while the caller wakes or joins one of its
  * tasks. */
 static inline void aco_i_hold_runtime(runtime_t *runtime)

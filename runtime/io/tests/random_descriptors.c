@@ -21,6 +21,7 @@
 
 #define CT_STREAMS 24
 #define CT_COPIES 16
+#define CT_UNREAD 24         /* numbers at most; a reader takes them in one turn */
 #define PATIENCE 20000000000 /* ns; other threads may have lost the processor */
 
 #define CHECK(EX)                                                                                  \
@@ -35,7 +36,7 @@
 static unsigned long seed;
 static int ct_threads;
 
-/* Used by the task that drives the program. */
+/* Used by the task that drives the program, and on one thread by others. */
 static uint64_t random_state;
 
 static size_t random_below(size_t limit)
@@ -47,18 +48,22 @@ static size_t random_below(size_t limit)
 }
 
 /* A pipe or a pair of sockets, with a task that reads, and at times one that fills it. */
-typedef struct {
+typedef struct stream_s {
     int in, out; /* -1: closed */
     uint64_t number;
     int ct_sent;
     int ct_got;       /* atomic */
+    int has_begun;    /* the reader */
     int has_ended[2]; /* reader and filler; atomic */
     int has_filler;
+    struct stream_s *to_close; /* by the reader, on one thread; or NULL */
 } stream_t;
 
 static stream_t *streams[CT_STREAMS];
 static int copies[CT_COPIES]; /* copies of descriptors that may be closed since; 0: none */
 static uint64_t ct_made;
+
+static void close_in(stream_t *stream);
 
 static void *reads(void *arg)
 {
@@ -66,9 +71,14 @@ static void *reads(void *arg)
     int fd = stream->in;
     uint64_t number;
     ssize_t sz;
+    stream->has_begun = 1;
     while ((sz = aco_read(fd, &number, sizeof(number))) == sizeof(number)) {
         CHECK(number == stream->number);
         __atomic_add_fetch(&stream->ct_got, 1, __ATOMIC_SEQ_CST);
+        if (stream->to_close != NULL) {
+            close_in(stream->to_close);
+            stream->to_close = NULL;
+        }
     }
     CHECK(sz == 0 || (sz < 0 && errno == EBADF));
     __atomic_store_n(&stream->has_ended[0], 1, __ATOMIC_SEQ_CST);
@@ -86,6 +96,13 @@ static void *fills(void *arg)
     CHECK(errno == EBADF || errno == EPIPE || errno == ECONNRESET);
     __atomic_store_n(&stream->has_ended[1], 1, __ATOMIC_SEQ_CST);
     return NULL;
+}
+
+static void send_number(stream_t *stream)
+{
+    CHECK(aco_write(stream->out, &stream->number, sizeof(stream->number)) ==
+          sizeof(stream->number));
+    stream->ct_sent++;
 }
 
 static int is_closed(int fd)
@@ -145,6 +162,39 @@ static void wait_for_all(const stream_t *stream)
     }
 }
 
+/* Gives the number of a descriptor that was just closed to a new stream. */
+static void reuse_at_once(void)
+{
+    for (size_t i = 0; i < CT_STREAMS; i++) {
+        if (streams[i] == NULL) {
+            open_stream(&streams[i]);
+            return;
+        }
+    }
+}
+
+/* Closes the end of a reader that waits. On several threads, or if it has much to read, it may as
+ * well be about to read: then the number is not used again. */
+static void close_in(stream_t *stream)
+{
+    CHECK(aco_close(stream->in) == 0);
+    if (ct_threads == 1 && stream->has_begun && !stream->has_filler && random_below(2) == 0) {
+        reuse_at_once();
+    }
+}
+
+/* The same in the turn of the reader of another stream, which one look of the loop wakes with it:
+ * its wait has ended by an event, but it has not tried again. */
+static void close_in_by(stream_t *by, stream_t *stream)
+{
+    by->to_close = stream;
+    send_number(by);
+    send_number(stream);
+    while (by->to_close != NULL) {
+        aco_yield();
+    }
+}
+
 static void close_stream(stream_t **place)
 {
     stream_t *stream = *place;
@@ -152,11 +202,19 @@ static void close_stream(stream_t **place)
     if (!stream->has_filler && random_below(2) == 0) {
         wait_for_all(stream);
     }
-    CHECK(aco_close(is_reader_first ? stream->in : stream->out) == 0);
     if (is_reader_first) {
+        stream_t *by = streams[random_below(CT_STREAMS)];
+        if (ct_threads == 1 && by != NULL && by != stream && !by->has_filler) {
+            close_in_by(by, stream);
+        } else {
+            close_in(stream);
+        }
         wait_for(&stream->has_ended[0]);
-    } else if (stream->has_filler) {
-        wait_for(&stream->has_ended[1]);
+    } else {
+        CHECK(aco_close(stream->out) == 0);
+        if (stream->has_filler) {
+            wait_for(&stream->has_ended[1]);
+        }
     }
     if (random_below(2) == 0) { /* another file gets the number */
         int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -204,11 +262,9 @@ static void step(void)
         break;
     default:
         if (!stream->has_filler &&
-            stream->ct_sent - __atomic_load_n(&stream->ct_got, __ATOMIC_SEQ_CST) < 1000) {
+            stream->ct_sent - __atomic_load_n(&stream->ct_got, __ATOMIC_SEQ_CST) < CT_UNREAD) {
             CHECK(!is_closed(stream->out));
-            CHECK(aco_write(stream->out, &stream->number, sizeof(stream->number)) ==
-                  sizeof(stream->number));
-            stream->ct_sent++;
+            send_number(stream);
         }
     }
 }
@@ -218,9 +274,12 @@ static void *runs(void *arg)
     for (long i = 0; i < (long)(intptr_t)arg; i++) {
         step();
     }
-    for (size_t i = 0; i < CT_STREAMS; i++) {
+    for (size_t i = 0; i < CT_STREAMS;) {
         if (streams[i] != NULL) {
             close_stream(&streams[i]);
+            i = 0; /* it may have opened another one */
+        } else {
+            i++;
         }
     }
     return NULL;

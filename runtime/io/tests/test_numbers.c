@@ -235,10 +235,32 @@ static void *reads_from_a_reused_number(void *arg)
     return arg;
 }
 
+/* A task waits for a file that is closed unseen. A new connection gets its number. */
+static void *accepts_a_reused_number(void *arg)
+{
+    int fds[2];
+    int listener = aco_listen("unix", "@aco_test_numbers");
+    int fd = aco_dial("unix", "@aco_test_numbers");
+    CHECK(listener >= 0 && fd >= 0);
+    make_pair(fds);
+    aco_task_t *outdated = aco_spawn(fails_by_closing, (void *)(intptr_t)fds[0]);
+    aco_yield();
+    CHECK(close(fds[0]) == 0);
+    CHECK(aco_accept4(listener, NULL, NULL, SOCK_CLOEXEC) == fds[0]);
+    aco_within(1000 * MS)
+    {
+        CHECK(aco_join(outdated, NULL) == 0);
+    }
+    CHECK(aco_close(fd) == 0 && aco_close(listener) == 0);
+    close_all(fds, 2);
+    return arg;
+}
+
 static void a_reused_number_is_a_new_file(void **state)
 {
     (void)state;
     run_tasks(waits_for_a_reused_number, NULL);
+    run_tasks(accepts_a_reused_number, NULL);
     run_tasks(reads_from_a_reused_number, NULL);
     for (has_no_nowait = 0; has_no_nowait < 2; has_no_nowait++) {
         run_tasks(writes_to_a_reused_number, NULL);
