@@ -188,11 +188,20 @@ use_library() {
 }
 
 # use_program SOURCE COMPILER OPTION...: a test program, in $TMP under its name, with OBJECTS and
-# what its lines "// build: ..." ask for.
+# what its lines "// build: ..." ask for. For -lNAME with NAME.c beside the source, the library is
+# built there, too, without sanitizers.
 use_program() {
-    local source=$1 more
+    local source=$1 more word beside options
     shift
     read -ra more < <(sed -n 's,^// build: ,,p' "$source" | tr '\n' ' ' && echo)
+    for word in "${more[@]}"; do
+        beside=${source%/*}/${word#-l}.c
+        [[ $word == -l* && -f $beside ]] || continue
+        options=("${@/-fsanitize*/-O1}")
+        must "$*: $beside does not build" "${options[@]}" -std=gnu99 "${C_WARNINGS[@]}" -shared \
+            -fPIC "$beside" -ldl -o "$TMP/lib${word#-l}.so"
+        more+=(-L"$TMP" "-Wl,-rpath,\$ORIGIN")
+    done
     must "$*: $source does not build" "$@" -std=gnu99 -g "${C_WARNINGS[@]}" "${INCLUDE[@]}" \
         -pthread "$source" "${OBJECTS[@]}" "${more[@]}" -o "$TMP/$(basename "$source" .c)" \
         "${CMOCKA[@]}" -lm -ldl

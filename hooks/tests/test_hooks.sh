@@ -31,24 +31,14 @@ has_openssl() {
     echo '#include <openssl/ssl.h>' | "$@" -x c -fsyntax-only - 2>/dev/null
 }
 
-# build_slow_names COMPILER OPTION...: builds the library between a program and libc, without hooks
-# and sanitizers.
-build_slow_names() {
-    local words
-    read -ra words <<<"$* "
-    must "$*: slow_names.c does not build" "${words[@]/-fsanitize*/-O1}" -std=gnu99 \
-        "${C_WARNINGS[@]}" -shared -fPIC "$FOLDER/slow_names.c" -o "$TMP/libslow_names.so" -ldl
-}
-
 # check_with COMPILER OPTION...: builds and runs PROGRAMS.
 check_with() {
     local source name
     use_library aco_hooks "$@"
-    build_slow_names "$@"
     for source in "${PROGRAMS[@]}"; do
         name=$(basename "$source" .c)
         [[ $name != test_keys ]] || has_openssl "$@" || continue
-        use_program "$source" "$@" -L"$TMP" "-Wl,-rpath,$TMP"
+        use_program "$source" "$@"
         run_arguments "$name" run "$TMP/$name"
     done
     check_names "$@"

@@ -14,7 +14,7 @@ lists it with the reason why it breaks no promise. The score is the share of kil
 those that count; the exit status is 1 if it is below 98 %.
 
 Relies on gcc, on what the tests need, and on python3-venv. output/mutants has the results: log
-there lists the outcome of each mutant.
+there lists the outcome of each mutant, and --again tries the survivors of the run before anew.
 """
 
 import argparse
@@ -43,13 +43,14 @@ from schemata import Mutant, Source, faulty, shape
 TOOL = "universalmutator==1.14.1"
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WORK = pathlib.Path(os.environ.get("OUTPUT") or ROOT / "output").resolve() / "mutants"
-TREE = WORK / "tree"
+TREE = WORK / "tree"  # with all mutants
+ALONE = WORK / "alone"  # with one of them at most
 HERE = pathlib.Path(__file__).parent
 GOAL = 98.0  # percent
 
 COMPILE = ["-std=gnu99", "-pthread", "-Werror=implicit-function-declaration",
            "-Werror=implicit-int", "-Werror=int-conversion", "-Werror=incompatible-pointer-types"]
-COMPILE_CXX = ["-std=c++20", "-pthread", "-w", "-Icpp/tests"]
+COMPILE_CXX = ["-std=c++20", "-pthread", "-w", "-DWITH_ASIO", "-Icpp/tests"]
 PLAIN = ["-O1", "-g"]
 STRESS = ["-O2", "-DACO_CONFIG_STRESS", "-DACO_CONFIG_SHARE_FPU_MXCSR_ENV"]
 
@@ -68,6 +69,11 @@ class Test(NamedTuple):
     source: str  # with :PART, for a script
     library: str
     options: tuple[str, ...]
+
+
+def variants_of(library: str) -> list[list[str]]:
+    """The options of the builds in which the tests of a library's part run."""
+    return [PLAIN, STRESS] if library == "aco" else [PLAIN]
 
 
 def paths(*patterns: str) -> list[str]:
@@ -162,6 +168,13 @@ def read_unpromised(mutants: Iterable[Mutant]) -> Listed:
     return listed
 
 
+def read_survivors() -> Listed:
+    """Those of the run before."""
+    log = (WORK / "log").read_text()
+    return {(found[1], found[2], found[3], found[4]) for found in re.finditer(
+        r"^\d+ survivor \n.*\n(.*): (.*)\n- (.*)\n\+ (.*)$", log, re.MULTILINE)}
+
+
 def is_unpromised(mutant: Mutant, listed: Listed) -> bool:
     key = mutant.file, mutant.function, mutant.old
     return (*key, mutant.new) in listed or (*key, "*") in listed
@@ -199,11 +212,12 @@ class Units:
     """The sources that a part's files get into, compiled one by one."""
 
     def __init__(self, row: Row) -> None:
-        self.include = headers_of(row.library)
+        self.include, self.variants = headers_of(row.library), variants_of(row.library)
         self.candidates = [file for file in row.files if not file.endswith((".h", ".hpp"))]
         if any(file.endswith(".hpp") for file in row.files):
             self.candidates += [t for t in row.tests if t.endswith(".cc")]
         self.headers: dict[str, set[str]] = {}
+        self.originals: dict[str, str] = {}
 
     def command(self, unit: str, options: Iterable[str]) -> list[str]:
         cxx = unit.endswith(".cc")
@@ -222,18 +236,29 @@ class Units:
 
     def errors(self, unit: str) -> str:
         """Those of the unit in the tree; nothing if it compiles."""
-        for options in ([], STRESS[1:]):  # code that is in stress builds alone has mutants, too
+        for options in self.variants:  # code that is in stress builds alone has mutants, too
             made = subprocess.run(self.command(unit, [*options, "-O0", "-fsyntax-only"]), cwd=TREE,
                                   check=False, capture_output=True, text=True)
             if made.returncode:
                 return made.stderr or "error"
         return ""
 
-    def code(self, tree: pathlib.Path, unit: str) -> str:
-        """The unit's assembly, in any of the trees."""
-        made = subprocess.run(self.command(unit, ["-S", "-o", "-"]), cwd=tree, check=True,
+    def code(self, unit: str) -> str:
+        """The unit's assembly, with one mutant or none in its sources."""
+        made = subprocess.run(self.command(unit, ["-S", "-o", "-"]), cwd=ALONE, check=True,
                               capture_output=True, text=True)
         return made.stdout
+
+    def is_same(self, unit: str, file: pathlib.Path, text: str) -> bool:
+        """Whether the unit compiles to the same instructions with this text in a file of it."""
+        if unit not in self.originals:
+            self.originals[unit] = self.code(unit)
+        original = file.read_text()
+        file.write_text(text)
+        try:
+            return self.code(unit) == self.originals[unit]
+        finally:
+            file.write_text(original)
 
 
 class Sample:
@@ -288,16 +313,10 @@ class Sample:
 
     def is_same(self, mutant: Mutant) -> bool:
         """Whether it makes no difference to a compiler."""
-        tree = WORK / "alone"
-        source = self.sources[mutant.file]
-        lines = [*source.lines[:mutant.line - 1], mutant.text, *source.lines[mutant.line:]]
-        units = self.units[mutant.file]
-        (tree / mutant.file).write_text(source.text)
-        original = [units.code(tree, unit) for unit in units.of(mutant.file)]
-        (tree / mutant.file).write_text("".join(lines))
-        mutated = [units.code(tree, unit) for unit in units.of(mutant.file)]
-        shutil.copy(ROOT / mutant.file, tree / mutant.file)
-        return original == mutated
+        lines, units = self.sources[mutant.file].lines, self.units[mutant.file]
+        text = "".join([*lines[:mutant.line - 1], mutant.text, *lines[mutant.line:]])
+        return all(units.is_same(unit, ALONE / mutant.file, text)
+                   for unit in units.of(mutant.file))
 
 
 # ---- Running -------------------------------------------------------------------------------------
@@ -334,14 +353,14 @@ class Program:
             make = f"use_program {self.path} gcc {options} {shared}\n"
         self.program.parent.mkdir(parents=True, exist_ok=True)
         made = in_harness(TREE, use_library(self.test.library, self.test.options) + make
-                          + f'cp "$TMP/{name}" {shlex.quote(str(self.program))}')
+                          + f'cp -r "$TMP/." {shlex.quote(str(self.program.parent))}')
         if made.returncode != 0:
             print(f"{self.path} is left out, as it does not build: {made.stderr[-300:]}")
         return made.returncode == 0
 
-    def passes(self, number: int) -> bool:
-        """Whether it succeeds with that mutant, 0 being none."""
-        limit = 20 + 40 * self.seconds
+    def status(self, number: int) -> int:
+        """0 if it succeeds with that mutant, 0 being none; -SIGKILL if it takes far too long."""
+        limit = 20 + 10 * self.seconds
         for command in self.commands:
             process = subprocess.Popen(
                 command, cwd=TREE, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -349,21 +368,21 @@ class Program:
                 env={**os.environ, "OUTPUT": "output", "ACO_MUTANT": str(number)})
             cpu = int(2 + 10 * self.seconds) if number else 600
             resource.prlimit(process.pid, resource.RLIMIT_CPU, (cpu, cpu))
-            try:
-                status = process.wait(limit if number else 600)
-            except subprocess.TimeoutExpired:
-                status = -1
-            finally:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-            if status != 0:
-                return False
-        return True
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(limit if number else 600)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            if process.wait() != 0:
+                return process.returncode
+        return 0
+
+    def fails(self, number: int) -> bool:
+        status = self.status(number)
+        return status == -signal.SIGKILL or (status != 0 and self.status(number) != 0)
 
     def measure(self) -> bool:
         before = time.monotonic()
-        if not self.passes(0):
+        if self.status(0) != 0:
             print(f"{self.test.source} is left out, as it fails with the original")
             return False
         self.seconds = time.monotonic() - before
@@ -379,12 +398,12 @@ class Run:
         self.programs: dict[str, list[Program]] = {}
         self.log = (WORK / "log").open("w")
 
-    def prepare(self, variants: list[list[str]]) -> None:
+    def prepare(self) -> None:
         wanted: dict[Test, list[str]] = collections.defaultdict(list)
         for file in {mutant.file for mutant in self.sample.mutants.values()}:
             row = self.sample.row_of[file]
             for source in row.tests:
-                for options in variants:
+                for options in variants_of(row.library):
                     wanted[Test(source, row.library, tuple(options))].append(file)
         if any(":" in test.source for test in wanted):
             subprocess.run(["./make.sh"], cwd=TREE, check=False, stdout=subprocess.DEVNULL,
@@ -414,7 +433,7 @@ class Run:
         mutant = self.sample.mutants[number]
         outcome, killer = "survivor", ""
         for program in self.programs_for(mutant):
-            if not program.passes(number) and not program.passes(number):
+            if program.fails(number):
                 outcome, killer = "killed", program.test.source
                 with self.lock:
                     self.killers[mutant.file, killer] += 1
@@ -458,6 +477,7 @@ def parse_arguments() -> argparse.Namespace:
                         help="how many at a time (the number of processors)")
     parser.add_argument("--only", default="", metavar="TEXT",
                         help="only of functions whose FILE:FUNCTION has TEXT in it")
+    parser.add_argument("--again", action="store_true", help="only survivors of the run before")
     return parser.parse_args()
 
 
@@ -473,14 +493,19 @@ def main() -> None:
     mutants = [mutant for source in sources.values() for mutant in mutants_of(source)]
     listed = read_unpromised(mutants)
     chosen = [m for m in mutants if arguments.only in f"{m.file}:{m.function}"]
+    if arguments.again:
+        survivors = read_survivors()
+        chosen = [m for m in chosen if (m.file, m.function, m.old, m.new) in survivors]
     if not chosen:
-        sys.exit(f"no function has {arguments.only} in FILE:FUNCTION")
-    for tree in (TREE, WORK / "alone"):
+        sys.exit("no mutant is left: there are none of such functions, or no survivors")
+    for tree in (TREE, ALONE):
         copy_project(tree)
+    for file, source in sources.items():
+        (ALONE / file).write_text(source.text)
     sample = Sample(rows, draw(chosen, arguments.seed), arguments.count, sources)
     sample.make(arguments.jobs)
     run = Run(sample, listed, arguments.jobs)
-    run.prepare([PLAIN, STRESS] if arguments.part in ("core", "extra") else [PLAIN])
+    run.prepare()
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         list(pool.map(run.judge, sample.mutants))
     sys.exit(0 if run.summarize() >= GOAL else 1)
