@@ -225,7 +225,7 @@ static int is_impatient(const struct sembuf *ops, size_t ct)
 int hook_semtimedop(int id, struct sembuf *ops, size_t ct, const struct timespec *t)
 {
     sysv_t call = {SEMAPHORES, id, EAGAIN, 0, try_semop, ops, ct, 0};
-    if (is_in_task() && (t == NULL || is_valid_time(t)) && ct - 1 < MOST_OPS &&
+    if (is_in_task() && (t == NULL || is_valid_time(t)) && ct <= MOST_OPS &&
         !is_impatient(ops, ct)) {
         return (int)call_until(&call, end_of(t), CALLER);
     }

@@ -106,6 +106,12 @@ static void *requeues(void *arg)
     return arg;
 }
 
+static void *waits_for_second(void *arg)
+{
+    CHECK(futex(&second, FUTEX_WAIT | PRIVATE, 0, NULL, NULL, 0) == 0);
+    return arg;
+}
+
 /* Adds 1 to the second word, and wakes one of each. */
 static void *wakes_by_operation(void *arg)
 {
@@ -114,6 +120,12 @@ static void *wakes_by_operation(void *arg)
     let_run();
     CHECK(futex(&word, FUTEX_WAKE_OP | PRIVATE, 1, (void *)1, &second, (uint32_t)op) == 1);
     CHECK(aco_join(task, NULL) == 0 && second == 1);
+    second = 0;
+    task = aco_spawn(waits, (void *)(intptr_t)(FUTEX_WAIT | PRIVATE));
+    aco_task_t *other = aco_spawn(waits_for_second, NULL);
+    let_run();
+    CHECK(futex(&word, FUTEX_WAKE_OP | PRIVATE, 1, (void *)1, &second, (uint32_t)op) == 2);
+    CHECK(aco_join(task, NULL) == 0 && aco_join(other, NULL) == 0 && second == 1);
     second = 0;
     return arg;
 }

@@ -59,7 +59,9 @@ static void *copies_over(void *arg)
         aco_task_t *task = start_waiting();
         int other = open("/dev/zero", O_RDONLY | (i < 2 ? O_CLOEXEC : 0));
         CHECK_FAILS(dup2(-1, fds[0]), EBADF); /* closes nothing */
-        CHECK((i % 2 == 0 ? dup2(other, fds[0]) : dup3(other, fds[0], O_CLOEXEC)) == fds[0]);
+        CHECK_FAILS(dup3(other, fds[0], O_APPEND), EINVAL);
+        CHECK((i % 2 == 0 ? dup2(other, fds[0]) : dup3(other, fds[0], i == 1 ? O_CLOEXEC : 0)) ==
+              fds[0]);
         CHECK(aco_join(task, NULL) == 0);
         char byte = 1;
         CHECK(read(fds[0], &byte, 1) == 1 && byte == 0);

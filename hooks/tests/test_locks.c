@@ -359,6 +359,17 @@ static void *locks_again_and_again(void *arg)
     return NULL;
 }
 
+/* Another one, which libc takes the thread to own. */
+static void *fails_to_lock_again(void *arg)
+{
+    pthread_mutex_t *m = (pthread_mutex_t *)arg;
+    CHECK(pthread_mutex_lock(m) == 0);
+    CHECK(pthread_mutex_lock(m) == EDEADLK);
+    CHECK(pthread_mutex_unlock(m) == 0);
+    CHECK(pthread_mutex_unlock(m) == EPERM);
+    return NULL;
+}
+
 static void run_with(void *(*fn)(void *), const pthread_mutexattr_t *attr)
 {
     pthread_mutex_t m;
@@ -383,6 +394,8 @@ static void a_special_mutex_stops_no_other_task(void **state)
         run_with(holds_special, &attr);
         pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
         run_with(locks_again_and_again, &attr);
+        pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ERRORCHECK);
+        run_with(fails_to_lock_again, &attr);
         pthread_mutexattr_destroy(&attr);
     }
 }
@@ -635,6 +648,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_mutex_held_over_a_wait_stops_no_other_task),
+        cmocka_unit_test(a_special_mutex_stops_no_other_task), /* while there is one thread */
         cmocka_unit_test(a_recursive_mutex_keeps_other_tasks_out),
         cmocka_unit_test(an_error_checking_mutex_knows_its_task),
         cmocka_unit_test(a_task_is_not_its_thread),
@@ -642,7 +656,6 @@ int main(void)
         cmocka_unit_test(who_gives_up_calls_the_next),
         cmocka_unit_test(tasks_and_threads_share_a_mutex),
         cmocka_unit_test(a_thread_that_waits_for_a_condition_lets_tasks_in),
-        cmocka_unit_test(a_special_mutex_stops_no_other_task),
         cmocka_unit_test(the_death_of_an_owner_is_told),
         cmocka_unit_test(readers_and_writers_are_tasks),
         cmocka_unit_test(semaphores_keep_tasks_waiting),

@@ -70,17 +70,16 @@ static void *waits_for_children(void *arg)
     CHECK(waitpid(pid, &status, WNOHANG) == 0);
     CHECK(waitpid(pid, &status, 0) == pid && WEXITSTATUS(status) == 3 && stage == 1);
     pid = begin_wait(4);
+    CHECK(setpgid(pid, pid) == 0); /* children of all groups are waited for */
     CHECK(wait(&status) == pid && WEXITSTATUS(status) == 4 && stage == 1);
     pid = begin_wait(5);
+    CHECK(setpgid(pid, pid) == 0);
     memset(&usage, 0xff, sizeof(usage));
     CHECK(wait3(&status, 0, &usage) == pid && WEXITSTATUS(status) == 5 && stage == 1);
     CHECK(usage.ru_maxrss > 0);
-    CHECK(usage.ru_maxrss > 0);
     pid = begin_wait(6);
     usage.ru_maxrss = 0;
-    usage.ru_maxrss = 0;
     CHECK(wait4(pid, &status, 0, &usage) == pid && WEXITSTATUS(status) == 6 && stage == 1);
-    CHECK(usage.ru_maxrss > 0);
     CHECK(usage.ru_maxrss > 0);
     pid = begin_wait(7);
     CHECK(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) == 0 && stage == 1);
@@ -161,6 +160,42 @@ static void *runs_commands(void *arg)
     return arg;
 }
 
+static int begun[2]; /* a pipe that a command writes to */
+static volatile int ct_signals;
+
+static void count_signal(int number)
+{
+    (void)number;
+    ct_signals++;
+}
+
+static void *signals_while_it_runs(void *arg)
+{
+    char byte;
+    CHECK(read(begun[0], &byte, 1) == 1);
+    CHECK(kill(getpid(), SIGUSR2) == 0);
+    open_gate();
+    return arg;
+}
+
+/* The thread that runs a command has the caller's mask. */
+static void *blocks_a_signal(void *arg)
+{
+    sigset_t set, before;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR2);
+    signal(SIGUSR2, count_signal);
+    CHECK(pthread_sigmask(SIG_BLOCK, &set, &before) == 0 && pipe(begun) == 0);
+    make_gate();
+    snprintf(command, sizeof(command), "echo >&%d; read x <&%d; exit 5", begun[1], gate[0]);
+    aco_go(signals_while_it_runs, NULL);
+    int status = system(command);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 5 && ct_signals == 0);
+    CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0 && ct_signals == 1);
+    CHECK(close(begun[0]) == 0 && close(begun[1]) == 0);
+    return arg;
+}
+
 static void *runs_for_too_long(void *arg)
 {
     make_gate();
@@ -177,6 +212,7 @@ static void commands_run_while_other_tasks_do(void **state)
 {
     (void)state;
     run_tasks(runs_commands, NULL);
+    run_tasks(blocks_a_signal, NULL);
     run_tasks(runs_for_too_long, NULL);
 }
 

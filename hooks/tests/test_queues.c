@@ -11,10 +11,12 @@
 #include <netdb.h>
 #include <pty.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ipc.h>
 #include <sys/msg.h>
 #include <sys/sem.h>
+#include <sys/socket.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 
@@ -249,7 +251,11 @@ static void *posts(void *arg)
 static void *uses_sem(void *arg)
 {
     struct sembuf down[2] = {{0, -1, 0}, {0, 0, 0}}, up = {0, 1, 0};
+    struct sembuf many[501];
     struct timespec soon = {0, MS}, wrong = {0, -1};
+    for (size_t i = 0; i < ARRAY_SZ(many); i++) {
+        many[i] = down[0];
+    }
     id = semget(IPC_PRIVATE, 1, 0600);
     CHECK(id >= 0);
     ASK(semtimedop(id, down, 1, &soon));
@@ -259,6 +265,12 @@ static void *uses_sem(void *arg)
     end(&other);
     ASK(semop(id, &up, 1));
     ASK(semctl(id, 0, GETVAL));
+    ASK(semtimedop(id, many, 501, NULL)); /* too many */
+    CHECK(semctl(id, 0, SETVAL, 499) == 0);
+    other = begin(posts);
+    ASK(semop(id, many, 500));
+    end(&other);
+    CHECK(semctl(id, 0, SETVAL, 1) == 0);
     down[0].sem_flg = IPC_NOWAIT;
     ASK(semop(id, down, 1));
     ASK(semop(id, down, 1));
@@ -283,6 +295,80 @@ static void *posts_in_a_child(void *arg)
     return arg;
 }
 
+static volatile int is_awake;
+
+static void *takes_message(void *arg)
+{
+    message_t m;
+    CHECK(msgrcv(id, &m, sizeof(m.text), 0, 0) >= 0);
+    is_awake = 1;
+    return arg;
+}
+
+static void *takes_unit(void *arg)
+{
+    struct sembuf down = {0, -1, 0};
+    CHECK(semop(id, &down, 1) == 0);
+    is_awake = 1;
+    return arg;
+}
+
+enum { CT_CHANGES = 5 };
+
+/* The first two send a message. */
+static void *changes(void *number)
+{
+    message_t m = {1, ""};
+    struct sembuf up[] = {{0, 1, 0}, {0, 1, IPC_NOWAIT}};
+    switch (*(const int *)number) {
+    case 0:
+    case 1:
+        CHECK(msgsnd(id, &m, 1, *(const int *)number == 0 ? 0 : IPC_NOWAIT) == 0);
+        break;
+    case 2:
+        CHECK(semop(id, &up[0], 1) == 0);
+        break;
+    case 3:
+        CHECK(semop(id, &up[1], 1) == 0);
+        break;
+    default:
+        CHECK(semtimedop(id, up, 1, NULL) == 0);
+    }
+    return NULL;
+}
+
+/* Makes a task wait for so long that it rarely looks by itself. */
+static void check_wakes(int number, int by_thread)
+{
+    pthread_t thread;
+    int is_queue = number < 2;
+    id = is_queue ? msgget(IPC_PRIVATE, 0600) : semget(IPC_PRIVATE, 1, 0600);
+    is_awake = 0;
+    aco_task_t *task = aco_spawn(is_queue ? takes_message : takes_unit, NULL);
+    aco_sleep(30 * MS);
+    if (by_thread) {
+        CHECK(pthread_create(&thread, NULL, changes, &number) == 0);
+        CHECK(pthread_join(thread, NULL) == 0);
+    } else {
+        changes(&number);
+    }
+    for (int i = 0; i < 1000 && !is_awake; i++) {
+        aco_yield();
+    }
+    CHECK(is_awake);
+    CHECK(aco_join(task, NULL) == 0);
+    CHECK((is_queue ? msgctl(id, IPC_RMID, NULL) : semctl(id, 0, IPC_RMID)) == 0);
+}
+
+static void *is_woken_at_once(void *arg)
+{
+    for (int i = 0; i < CT_CHANGES; i++) {
+        check_wakes(i, 0);
+        check_wakes(i, 1);
+    }
+    return arg;
+}
+
 static void system_v_waits(void **state)
 {
     (void)state;
@@ -293,6 +379,7 @@ static void system_v_waits(void **state)
     compare(uses_msg);
     compare(uses_sem);
     run_tasks(posts_in_a_child, NULL);
+    run_tasks(is_woken_at_once, NULL);
 }
 
 /* ==== Requests =============================================================================== */
@@ -470,6 +557,34 @@ static void *uses_pipes(void *arg)
     return arg;
 }
 
+static void *uses_splice(void *arg)
+{
+    FILE *stream = tmpfile(), *other_stream = tmpfile();
+    int file = fileno(stream), other_file = fileno(other_stream), pair[2];
+    CHECK(write(file, "abcdef", 6) == 6 && lseek(file, 0, SEEK_SET) == 0);
+    CHECK(pipe(from) == 0 && pipe(to) == 0 && socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+    ASK(splice(file, NULL, other_file, NULL, 3, 0)); /* without a pipe */
+    ASK(splice(pair[0], NULL, other_file, NULL, 3, 0));
+    ASK(splice(from[1], NULL, other_file, NULL, 3, 0));
+    ASK(splice(file, NULL, to[0], NULL, 3, 0));
+    ASK(splice(file, NULL, to[1], NULL, 3, 0));
+    fill(to[1]);
+    ASK(splice(file, NULL, to[1], NULL, 3, SPLICE_F_NONBLOCK));
+    beside_t other = begin(empties_pipe);
+    ASK(splice(file, NULL, to[1], NULL, 3, 0));
+    end(&other);
+    other = begin(writes_to_pipe);
+    ASK(splice(from[0], NULL, other_file, NULL, 10, 0));
+    end(&other);
+    ASK(splice(from[0], NULL, other_file, NULL, 10, SPLICE_F_NONBLOCK));
+    ASK(splice(from[0], NULL, to[1], NULL, 0, 0));
+    ASK(splice(from[0], NULL, -1, NULL, 1, 0));
+    CHECK(close(from[0]) == 0 && close(from[1]) == 0 && close(to[0]) == 0 && close(to[1]) == 0);
+    CHECK(close(pair[0]) == 0 && close(pair[1]) == 0);
+    CHECK(fclose(stream) == 0 && fclose(other_stream) == 0);
+    return arg;
+}
+
 static void *uses_preadv2(void *arg)
 {
     char bytes[8] = "12345";
@@ -492,6 +607,23 @@ static void *uses_preadv2(void *arg)
     return arg;
 }
 
+static void *uses_epoll(void *arg)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    struct timespec soon = {0, MS}, none = {0, 0}, wrong = {0, -1};
+    int fd = epoll_create1(0);
+    CHECK(pipe(from) == 0 && epoll_ctl(fd, EPOLL_CTL_ADD, from[0], &event) == 0);
+    ASK(epoll_pwait2(fd, &event, 1, &soon, NULL));
+    ASK(epoll_pwait2(fd, &event, 1, &none, NULL));
+    ASK(epoll_pwait2(fd, &event, 1, &wrong, NULL));
+    beside_t other = begin(writes_to_pipe);
+    ASK(epoll_pwait2(fd, &event, 1, NULL, NULL));
+    end(&other);
+    ASK(epoll_pwait2(fd, &event, 0, NULL, NULL));
+    CHECK(close(from[0]) == 0 && close(from[1]) == 0 && close(fd) == 0);
+    return arg;
+}
+
 static void *drains(void *arg)
 {
     CHECK(openpty(&ends[0], &ends[1], NULL, NULL, NULL) == 0);
@@ -506,7 +638,9 @@ static void descriptors_wait(void **state)
     (void)state;
     compare(uses_eventfd);
     compare(uses_pipes);
+    compare(uses_splice);
     compare(uses_preadv2);
+    compare(uses_epoll);
     compare(drains);
 }
 

@@ -264,6 +264,39 @@ static void static_variables_are_made_once(void **state)
     }
 }
 
+static int has_begun;
+
+static void *needs_made_variable(void *arg)
+{
+    __atomic_store_n(&has_begun, 1, __ATOMIC_SEQ_CST);
+    CHECK(__cxa_guard_acquire(&guard) == 0);
+    CHECK(ct_made == 1);
+    return arg;
+}
+
+static void *makes_variable(void *arg)
+{
+    pthread_t thread;
+    CHECK(__cxa_guard_acquire(&guard) == 1);
+    CHECK(pthread_create(&thread, NULL, needs_made_variable, NULL) == 0);
+    while (!__atomic_load_n(&has_begun, __ATOMIC_SEQ_CST)) {
+        aco_yield();
+    }
+    aco_sleep(2 * MS);
+    ct_made++;
+    __cxa_guard_release(&guard);
+    CHECK(pthread_join(thread, NULL) == 0);
+    return arg;
+}
+
+static void a_thread_waits_for_a_variable_that_a_task_makes(void **state)
+{
+    (void)state;
+    guard = 0;
+    ct_made = 0;
+    run_tasks(makes_variable, NULL);
+}
+
 /* ==== Children =============================================================================== */
 
 static volatile int ct_ticks;
@@ -291,6 +324,12 @@ static pid_t makes_child(int way)
         return _Fork();
     case 1:
         return (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+    case 2:
+        if (syscall(SYS_clone3, NULL, 0) < 0 && errno == EINVAL) { /* it may be forbidden */
+            uint64_t arguments[8] = {[4] = SIGCHLD};
+            return (pid_t)syscall(SYS_clone3, arguments, sizeof(arguments));
+        }
+        return fork();
     default:
 #ifdef SYS_fork
         return (pid_t)syscall(SYS_fork);
@@ -304,7 +343,7 @@ static void *makes_children(void *arg)
 {
     aco_task_t *ticker = aco_spawn(ticks, NULL);
     usleep(1000);
-    for (int way = 0; way < 3; way++) {
+    for (int way = 0; way < 4; way++) {
         pid_t pid = makes_child(way);
         if (pid == 0) {
             _exit(is_alone() ? 0 : 1);
@@ -444,6 +483,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(static_variables_are_made_once), /* while there is one thread */
+        cmocka_unit_test(a_thread_waits_for_a_variable_that_a_task_makes),
         cmocka_unit_test(shared_conditions_wake_tasks),
         cmocka_unit_test(shared_semaphores_wake_tasks),
         cmocka_unit_test(spin_locks_are_held_over_waits),

@@ -4,7 +4,9 @@
 
 #include "aco_hooks.h"
 
+#include <semaphore.h>
 #include <sys/wait.h>
+#include <threads.h>
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
@@ -267,6 +269,97 @@ static void threads_are_joined_by_tasks(void **state)
 #endif
 }
 
+/* ==== Timed calls ============================================================================ */
+
+static pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
+static pthread_rwlock_t held_rwlock = PTHREAD_RWLOCK_INITIALIZER;
+static sem_t empty;
+static volatile int ct_turns;
+
+static void *holds(void *arg)
+{
+    CHECK(pthread_mutex_lock(&held) == 0 && pthread_rwlock_wrlock(&held_rwlock) == 0);
+    CHECK(sem_post(&empty) == 0);
+    waits_as_thread(NULL);
+    CHECK(pthread_mutex_unlock(&held) == 0 && pthread_rwlock_unlock(&held_rwlock) == 0);
+    return arg;
+}
+
+static void *takes_turns(void *arg)
+{
+    while (!__atomic_load_n(&may_go, __ATOMIC_SEQ_CST)) {
+        ct_turns++;
+        aco_yield();
+    }
+    return arg;
+}
+
+enum { CT_TIMED_CALLS = 6 };
+
+/* The error of a call whose limit is a time of the clock, or of CLOCK_REALTIME without one. */
+static int call_until(int number, const clockid_t *clock, const struct timespec *t)
+{
+    switch (number) {
+    case 0:
+        return clock == NULL ? pthread_mutex_timedlock(&held, t)
+                             : pthread_mutex_clocklock(&held, *clock, t);
+    case 1:
+        return clock == NULL ? pthread_rwlock_timedrdlock(&held_rwlock, t)
+                             : pthread_rwlock_clockrdlock(&held_rwlock, *clock, t);
+    case 2:
+        return clock == NULL ? pthread_rwlock_timedwrlock(&held_rwlock, t)
+                             : pthread_rwlock_clockwrlock(&held_rwlock, *clock, t);
+    case 3:
+        return clock == NULL ? pthread_cond_timedwait(&cond, &mutex, t)
+                             : pthread_cond_clockwait(&cond, &mutex, *clock, t);
+    case 4:
+        return clock == NULL ? pthread_timedjoin_np(thread, NULL, t)
+                             : pthread_clockjoin_np(thread, NULL, *clock, t);
+    default:
+        return (clock == NULL ? sem_timedwait(&empty, t) : sem_clockwait(&empty, *clock, t)) == 0
+                   ? 0
+                   : errno;
+    }
+}
+
+/* Other tasks run while it waits. The limit has passed before it waits if it is too short. */
+static void make_timed_call(int number, const clockid_t *clock)
+{
+    clockid_t c = clock == NULL ? CLOCK_REALTIME : *clock;
+    int before = ct_turns;
+    for (int64_t ns = MS; ns < 500 * MS && ct_turns == before; ns *= 2) {
+        struct timespec t = in(c, ns);
+        int error = call_until(number, clock, &t);
+        CHECK(error == ETIMEDOUT && has_come(c, &t));
+    }
+    CHECK(ct_turns != before);
+}
+
+static void *makes_timed_calls(void *arg)
+{
+    static const clockid_t real = CLOCK_REALTIME, monotonic = CLOCK_MONOTONIC;
+    may_go = 0;
+    CHECK(sem_init(&empty, 0, 0) == 0 && pthread_create(&thread, NULL, holds, NULL) == 0);
+    CHECK(sem_wait(&empty) == 0);
+    aco_task_t *other = aco_spawn(takes_turns, NULL);
+    CHECK(pthread_mutex_lock(&mutex) == 0);
+    for (int i = 0; i < CT_TIMED_CALLS; i++) {
+        make_timed_call(i, NULL);
+        make_timed_call(i, &real);
+        make_timed_call(i, &monotonic);
+    }
+    CHECK(pthread_mutex_unlock(&mutex) == 0);
+    __atomic_store_n(&may_go, 1, __ATOMIC_SEQ_CST);
+    CHECK(pthread_join(thread, NULL) == 0 && aco_join(other, NULL) == 0);
+    return arg;
+}
+
+static void timed_calls_let_other_tasks_run(void **state)
+{
+    (void)state;
+    run_tasks(makes_timed_calls, NULL);
+}
+
 /* ==== Once =================================================================================== */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -339,7 +432,7 @@ static void all_hooks_are_reached(void **state)
 
 /* ==== Keys of static libraries =============================================================== */
 
-static pthread_key_t plain_key, static_key;
+static pthread_key_t plain_key, static_key, static_tss;
 
 /* libcrypto makes its keys in a function of this name. */
 static __attribute__((noinline)) int CRYPTO_THREAD_init_local(pthread_key_t *key)
@@ -349,12 +442,20 @@ static __attribute__((noinline)) int CRYPTO_THREAD_init_local(pthread_key_t *key
     return error;
 }
 
+static __attribute__((noinline)) int CRYPTO_THREAD_init_tss(tss_t *key)
+{
+    int error = tss_create(key, NULL);
+    __asm__ volatile("");
+    return error;
+}
+
 static void *sets_values(void *arg)
 {
     CHECK(pthread_getspecific(static_key) == NULL);
     CHECK(pthread_setspecific(static_key, arg) == 0 && pthread_setspecific(plain_key, arg) == 0);
+    CHECK(tss_set(static_tss, arg) == thrd_success);
     let_run();
-    CHECK(pthread_getspecific(static_key) == arg);
+    CHECK(pthread_getspecific(static_key) == arg && tss_get(static_tss) == arg);
     return arg;
 }
 
@@ -372,8 +473,10 @@ static void static_libraries_are_known_by_their_symbols(void **state)
     (void)state;
     assert_int_equal(pthread_key_create(&plain_key, NULL), 0);
     assert_int_equal(CRYPTO_THREAD_init_local(&static_key), 0);
+    assert_int_equal(CRYPTO_THREAD_init_tss(&static_tss), thrd_success);
     run_tasks(has_two_values, NULL);
     assert_int_equal(pthread_key_delete(plain_key) + pthread_key_delete(static_key), 0);
+    tss_delete(static_tss);
 }
 
 int main(void)
@@ -384,6 +487,7 @@ int main(void)
         cmocka_unit_test(deadlines_and_cancelling_end_waits),
         cmocka_unit_test(broadcasts_wake_tasks_and_threads),
         cmocka_unit_test(threads_are_joined_by_tasks),
+        cmocka_unit_test(timed_calls_let_other_tasks_run),
         cmocka_unit_test(a_function_that_waits_is_called_once),
         cmocka_unit_test(a_child_has_no_hooks),
         cmocka_unit_test(all_hooks_are_reached),

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// not stress: tasks use what lies on the stack of another one, which moves there
+/* Calls that need not wait let the resumer of a coroutine go on. Calls that know the size of a
+ * buffer wait as tasks, and end a program that would overflow it. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "tasks.h"
+
+#include "extension.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* libc declares these for programs with _FORTIFY_SOURCE. */
+ssize_t __read_chk(int fd, void *buf, size_t sz, size_t buf_sz);
+ssize_t __pread_chk(int fd, void *buf, size_t sz, off_t offset, size_t buf_sz);
+ssize_t __recv_chk(int fd, void *buf, size_t sz, size_t buf_sz, int flags);
+ssize_t __recvfrom_chk(int fd, void *buf, size_t sz, size_t buf_sz, int flags,
+                       struct sockaddr *from, socklen_t *from_sz);
+int __poll_chk(struct pollfd *fds, nfds_t ct, int timeout, size_t sz);
+int __ppoll_chk(struct pollfd *fds, nfds_t ct, const struct timespec *t, const sigset_t *mask,
+                size_t sz);
+
+static int ends[2], epoll, file; /* a connection, an epoll with its first end, an endless file */
+static char byte[2];
+static struct pollfd polled;
+
+static void open_all(void)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+    polled = (struct pollfd){ends[0], POLLIN, 0};
+    epoll = epoll_create1(EPOLL_CLOEXEC);
+    CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, ends[0], &event) == 0);
+    file = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+    CHECK(file >= 0);
+}
+
+static void close_all(void)
+{
+    CHECK(close(ends[0]) == 0 && close(ends[1]) == 0 && close(epoll) == 0 && close(file) == 0);
+}
+
+/* ==== Calls of coroutines ==================================================================== */
+
+static struct iovec part = {byte, 1};
+static struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+static struct mmsghdr messages;
+
+/* Connects to a port of its own, and accepts the connection. The first call lets go. */
+static int makes_connection(int by_accept4)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t sz = sizeof(address);
+    int listener = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    CHECK(bind(listener, (struct sockaddr *)&address, sz) == 0 && listen(listener, 1) == 0);
+    CHECK(getsockname(listener, (struct sockaddr *)&address, &sz) == 0);
+    uint64_t before = aco_i_ct_switches();
+    CHECK(connect(client, (struct sockaddr *)&address, sz) == 0);
+    CHECK(aco_i_ct_switches() != before);
+    before = aco_i_ct_switches();
+    int fd = by_accept4 ? accept4(listener, NULL, NULL, SOCK_CLOEXEC)
+                        : accept(listener, NULL, NULL);
+    int has_let_go = aco_i_ct_switches() != before;
+    CHECK(fd >= 0 && close(fd) == 0 && close(client) == 0 && close(listener) == 0);
+    return has_let_go;
+}
+
+enum { CT_TIMED_CALLS = 9, CT_CALLS = 21 };
+
+/* Makes a call that has what it needs; timed ones with a limit of no time, or without one. */
+static long make_call(int number, int has_time)
+{
+    static const struct timespec none;
+    const struct timespec *t = has_time ? &none : NULL;
+    struct timeval none_left = {0, 0}, *left = has_time ? &none_left : NULL;
+    struct epoll_event event;
+    fd_set set;
+    int ms = has_time ? 0 : -1;
+    FD_ZERO(&set);
+    FD_SET(ends[0], &set);
+    switch (number) {
+    case 0:
+        return poll(&polled, 1, ms);
+    case 1:
+        return __poll_chk(&polled, 1, ms, sizeof(polled));
+    case 2:
+        return ppoll(&polled, 1, t, NULL);
+    case 3:
+        return __ppoll_chk(&polled, 1, t, NULL, sizeof(polled));
+    case 4:
+        return select(ends[0] + 1, &set, NULL, NULL, left);
+    case 5:
+        return pselect(ends[0] + 1, &set, NULL, NULL, t, NULL);
+    case 6:
+        return epoll_wait(epoll, &event, 1, ms);
+    case 7:
+        return epoll_pwait(epoll, &event, 1, ms, NULL);
+    case 8:
+        return epoll_pwait2(epoll, &event, 1, t, NULL);
+    case 9:
+        return read(ends[0], byte, 1);
+    case 10:
+        return readv(ends[0], &part, 1);
+    case 11:
+        return write(ends[1], byte, 1);
+    case 12:
+        return writev(ends[1], &part, 1);
+    case 13:
+        return recv(ends[0], byte, 1, 0);
+    case 14:
+        return recvfrom(ends[0], byte, 1, 0, NULL, NULL);
+    case 15:
+        return recvmsg(ends[0], &message, 0);
+    case 16:
+        messages.msg_hdr = message;
+        return recvmmsg(ends[0], &messages, 1, 0, NULL);
+    case 17:
+        return send(ends[1], byte, 1, 0);
+    case 18:
+        return sendto(ends[1], byte, 1, 0, NULL, 0);
+    case 19:
+        return sendmsg(ends[1], &message, 0);
+    default:
+        return sendfile(ends[1], file, NULL, 1);
+    }
+}
+
+static void *is_coroutine(void *arg)
+{
+    static const char bytes[32];
+    open_all();
+    CHECK(write(ends[1], bytes, sizeof(bytes)) == sizeof(bytes));
+    aco_i_running_task()->is_coroutine = 1;
+    for (int i = 0; i < CT_CALLS; i++) {
+        uint64_t before = aco_i_ct_switches();
+        CHECK(make_call(i, 0) == 1 && aco_i_ct_switches() != before);
+    }
+    for (int i = 0; i < CT_TIMED_CALLS; i++) {
+        aco_yield(); /* begins a new budget */
+        uint64_t before = aco_i_ct_switches();
+        CHECK(make_call(i, 1) == 1 && aco_i_ct_switches() == before);
+    }
+    CHECK(makes_connection(0) && makes_connection(1));
+    aco_i_running_task()->is_coroutine = 0;
+    close_all();
+    return arg;
+}
+
+static void calls_of_coroutines_let_others_go_on(void **state)
+{
+    (void)state;
+    run_tasks(is_coroutine, NULL);
+}
+
+/* ==== Calls that know the size of a buffer =================================================== */
+
+enum { CT_CHECKED_CALLS = 6 };
+
+/* A buffer has room for `room` bytes or descriptors. */
+static long make_checked_call(int number, size_t room)
+{
+    switch (number) {
+    case 0:
+        return __poll_chk(&polled, 1, -1, room * sizeof(polled));
+    case 1:
+        return __ppoll_chk(&polled, 1, NULL, NULL, room * sizeof(polled));
+    case 2:
+        return __read_chk(ends[0], byte, 1, room);
+    case 3:
+        return __recv_chk(ends[0], byte, 1, room, 0);
+    case 4:
+        return __recvfrom_chk(ends[0], byte, 1, room, 0, NULL, NULL);
+    default:
+        return __pread_chk(file, byte, 1, 0, room);
+    }
+}
+
+static void *writes_late(void *arg)
+{
+    aco_yield();
+    CHECK(write(ends[1], "x", 1) == 1);
+    return arg;
+}
+
+static void *waits_checked(void *arg)
+{
+    for (int i = 0; i < CT_CHECKED_CALLS; i++) {
+        open_all();
+        aco_task_t *other = aco_spawn(writes_late, NULL);
+        CHECK(make_checked_call(i, 1) == 1);
+        CHECK(aco_join(other, NULL) == 0);
+        close_all();
+    }
+    return arg;
+}
+
+static void *overflows(void *number)
+{
+    open_all();
+    CHECK(write(ends[1], "x", 1) == 1);
+    make_checked_call((int)(intptr_t)number, 0);
+    return NULL;
+}
+
+static void checked_calls_wait_and_check(void **state)
+{
+    (void)state;
+    run_tasks(waits_checked, NULL);
+    for (intptr_t i = 0; i < CT_CHECKED_CALLS; i++) {
+        int status = 0;
+        pid_t pid = fork();
+        if (pid == 0) {
+            signal(SIGABRT, SIG_DFL);
+            CHECK(close(2) == 0 && open("/dev/null", O_WRONLY) == 2);
+            _exit(aco_run(NULL, overflows, (void *)i, NULL));
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    }
+}
+
+/* ==== Yielding =============================================================================== */
+
+static int ct_turns;
+
+static void *yields(void *arg)
+{
+    for (int i = 0; i < 10; i++) {
+        CHECK(sched_yield() == 0); /* with another task that is ready, and alone */
+        ct_turns++;
+    }
+    return arg;
+}
+
+static void *yields_in_turn(void *arg)
+{
+    aco_task_t *other = aco_spawn(yields, NULL);
+    for (int i = 0; i < 5; i++) {
+        CHECK(sched_yield() == 0);
+        CHECK(ct_turns == i);
+    }
+    CHECK(aco_join(other, NULL) == 0);
+    return arg;
+}
+
+static void tasks_yield_to_each_other(void **state)
+{
+    (void)state;
+    run_tasks(yields_in_turn, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(calls_of_coroutines_let_others_go_on),
+        cmocka_unit_test(checked_calls_wait_and_check),
+        cmocka_unit_test(tasks_yield_to_each_other),
+    };
+    alarm(100);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
