@@ -7,16 +7,17 @@
 
 #include <limits.h>
 
-/* In a pthread_barrier_t. libc's is as long, and has 0 or 128 where this has `kind`. */
+/* In a pthread_barrier_t. libc's is as long, and has 0 or 128 where this has `kind` and `lock`. */
 typedef struct {
     uint32_t ct_arrived; /* in this round */
     uint32_t round;      /* a futex */
     uint32_t ct;         /* how many make a round */
-    uint32_t kind;
+    uint16_t kind;
+    lock_t lock;        /* for the first two */
     uint32_t ct_inside; /* calls that have not returned */
 } barrier_t;
 
-#define KIND UINT32_C(0x61636f62)
+#define KIND UINT16_C(0x6f62)
 
 _Static_assert(sizeof(barrier_t) <= sizeof(pthread_barrier_t), "a barrier has room");
 
@@ -50,19 +51,23 @@ REPLACE(int, pthread_barrier_destroy, (pthread_barrier_t * barrier), (barrier), 
 
 static int wait_at(barrier_t *b)
 {
-    int result = 0;
     __atomic_add_fetch(&b->ct_inside, 1, __ATOMIC_ACQUIRE);
-    uint32_t round = __atomic_load_n(&b->round, __ATOMIC_ACQUIRE);
-    if (__atomic_add_fetch(&b->ct_arrived, 1, __ATOMIC_ACQ_REL) == b->ct) {
-        __atomic_store_n(&b->ct_arrived, 0, __ATOMIC_RELAXED);
-        aco_i_set_and_wake(&b->round, round + 1);
-        result = PTHREAD_BARRIER_SERIAL_THREAD;
+    lock(&b->lock);
+    uint32_t round = b->round;
+    int is_last = ++b->ct_arrived == b->ct;
+    if (is_last) {
+        b->ct_arrived = 0;
+        __atomic_store_n(&b->round, round + 1, __ATOMIC_RELEASE);
+    }
+    unlock(&b->lock);
+    if (is_last) {
+        aco_i_wake_all_at(&b->round);
     }
     while (__atomic_load_n(&b->round, __ATOMIC_ACQUIRE) == round) {
         aco_i_wait_while(&b->round, round, CLOCK_MONOTONIC, NULL);
     }
     __atomic_sub_fetch(&b->ct_inside, 1, __ATOMIC_RELEASE);
-    return result;
+    return is_last ? PTHREAD_BARRIER_SERIAL_THREAD : 0;
 }
 
 REPLACE_HOOK(int, pthread_barrier_wait, (pthread_barrier_t * barrier))

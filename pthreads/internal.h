@@ -125,6 +125,7 @@ HIDDEN void aco_i_leave_main(void);
  * error: EAGAIN if it has another value, ETIMEDOUT or ECANCELED. The other changes the word. */
 HIDDEN int aco_i_wait_while(const uint32_t *word, uint32_t value, clockid_t clock,
                             const struct timespec *time);
+HIDDEN void aco_i_wake_all_at(uint32_t *word);
 HIDDEN void aco_i_set_and_wake(uint32_t *word, uint32_t value);
 
 /* ---- points.c ---- */

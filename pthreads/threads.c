@@ -42,7 +42,7 @@ int aco_i_wait_while(const uint32_t *word, uint32_t value, clockid_t clock,
     return aco_i_libc_syscall(SYS_futex, &args) == 0 ? 0 : errno;
 }
 
-static void wake(uint32_t *word)
+void aco_i_wake_all_at(uint32_t *word)
 {
     args_t args = {{(long)word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, INT_MAX, 0, 0, 0}};
     aco_i_futex(SYS_futex, &args, NULL);
@@ -51,7 +51,7 @@ static void wake(uint32_t *word)
 void aco_i_set_and_wake(uint32_t *word, uint32_t value)
 {
     __atomic_store_n(word, value, __ATOMIC_RELEASE);
-    wake(word);
+    aco_i_wake_all_at(word);
 }
 
 /* ==== The runtime ============================================================================ */
@@ -176,18 +176,16 @@ static void tell_end(aco_task_t *task, void *arg)
     lock(&thread->lock);
     thread->task = NULL;
     int is_detached = thread->state == HANDLE_DETACHED, is_awaited = thread->is_awaited;
-    if (!is_awaited) {
-        __atomic_store_n(&thread->is_over, 1, __ATOMIC_RELEASE);
-    }
+    __atomic_store_n(&thread->is_over, 1, __ATOMIC_RELEASE);
     unlock(&thread->lock);
     if (is_awaited) {
-        aco_i_set_and_wake(&thread->is_over, 1);
+        aco_i_wake_all_at(&thread->is_over);
     } else if (is_detached) {
         aco_i_free_handle(thread);
     }
     __atomic_sub_fetch(&keeper.ct_threads, 1, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&keeper.is_awaited, __ATOMIC_SEQ_CST)) {
-        wake(&keeper.ct_threads);
+        aco_i_wake_all_at(&keeper.ct_threads);
     }
 }
 
@@ -470,6 +468,8 @@ static int join(thread_t *thread, void **result, clockid_t clock, const struct t
     if (result != NULL) {
         *result = thread->arg;
     }
+    lock(&thread->lock); /* tell_end() has it for the last time */
+    unlock(&thread->lock);
     aco_i_free_handle(thread);
     return 0;
 }
