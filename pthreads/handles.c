@@ -84,3 +84,8 @@ thread_t *aco_i_handle_of_tid(int tid)
                ? &at[index]
                : NULL;
 }
+
+void aco_i_begin_child_of_handles(void)
+{
+    table.lock = (lock_t){0};
+}

@@ -72,7 +72,8 @@ typedef struct thread_s {
     locale_t locale;
 
     char *variables; /* its thread-local variables while another thread has the loop's */
-    size_t variables_sz, ct_modules; /* of the first so many objects */
+    size_t variables_sz;
+    size_t generation; /* of the list of objects, when they were put by; 0: they never were */
 } thread_t;
 
 /* ---- handles.c ---- */
@@ -86,6 +87,9 @@ HIDDEN thread_t *aco_i_handle_of(pthread_t thread);
 
 /* The handle with a number that aco_i_new_handle() has given; NULL if there is none. */
 HIDDEN thread_t *aco_i_handle_of_tid(int tid);
+
+/* In a child after fork(), other threads hold no lock. */
+HIDDEN void aco_i_begin_child_of_handles(void);
 
 /* The caller's handle; NULL in a thread of the kernel. */
 static inline thread_t *this_thread(void)
@@ -106,6 +110,8 @@ HIDDEN void aco_i_take_variables(thread_t *thread);
 
 /* Leaves them to nobody, when the running thread has ended, and frees those that were put by. */
 HIDDEN void aco_i_drop_variables(thread_t *thread);
+
+HIDDEN void aco_i_begin_child_of_variables(void);
 
 /* ---- exit.c ---- */
 
@@ -147,8 +153,10 @@ HIDDEN int aco_i_ct_loops(void);
 HIDDEN int aco_i_list_signal(void); /* 0: none */
 HIDDEN size_t aco_i_default_stack_sz(void);
 
-/* Whether a list of words names an object, or a function of it, that contains the address. */
+/* Whether a list of words names an object, or a function of it, that contains the address. The
+ * second, for the path of an object, asks nothing of the loader. */
 HIDDEN int aco_i_is_listed(const char *variable, const void *address);
+HIDDEN int aco_i_is_file_listed(const char *variable, const char *path);
 
 /* Whether an address lies in this library. */
 HIDDEN int aco_i_is_ours(const void *address);

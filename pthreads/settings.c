@@ -45,22 +45,30 @@ static int begins_with(const char *name, const char *word, size_t sz)
     return name != NULL && strncmp(name, word, sz) == 0;
 }
 
-int aco_i_is_listed(const char *variable, const void *address)
+/* Whether a list has a word with which a name of an object, or that of a function, begins. */
+static int has_word(const char *variable, const char *path, const char *function)
 {
-    Dl_info info;
-    const char *word = getenv(variable);
-    if (word == NULL || dladdr(address, &info) == 0) {
-        return 0;
-    }
-    const char *slash = strrchr(info.dli_fname, '/');
-    const char *file = slash == NULL ? info.dli_fname : slash + 1;
-    for (size_t sz; *(word += strspn(word, ", ")) != '\0'; word += sz) {
+    const char *word = getenv(variable), *slash = strrchr(path, '/');
+    const char *file = slash == NULL ? path : slash + 1;
+    for (size_t sz; word != NULL && *(word += strspn(word, ", ")) != '\0'; word += sz) {
         sz = strcspn(word, ", ");
-        if (begins_with(file, word, sz) || begins_with(info.dli_sname, word, sz)) {
+        if (begins_with(file, word, sz) || begins_with(function, word, sz)) {
             return 1;
         }
     }
     return 0;
+}
+
+int aco_i_is_listed(const char *variable, const void *address)
+{
+    Dl_info info;
+    return getenv(variable) != NULL && dladdr(address, &info) != 0 &&
+           has_word(variable, info.dli_fname, info.dli_sname);
+}
+
+int aco_i_is_file_listed(const char *variable, const char *path)
+{
+    return has_word(variable, path, NULL);
 }
 
 /* The object that this is linked into. */

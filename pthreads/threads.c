@@ -111,6 +111,8 @@ static void *run_keeper(void *arg)
 static void begin_child(void)
 {
     memset(&keeper, 0, sizeof(keeper));
+    aco_i_begin_child_of_handles();
+    aco_i_begin_child_of_variables();
 }
 
 /* The loops leave signals to the program's threads, but for those of their own faults. */

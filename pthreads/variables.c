@@ -13,31 +13,49 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
-/* Objects with thread-local variables. Their bytes lie one behind another in what is put by; one
- * that is unloaded leaves a gap, so that places stay. */
+/* Objects with thread-local variables. Those of a thread that are put by lie one behind another, in
+ * places that objects keep until they are unloaded, and others take over then. */
 typedef struct {
-    const void *image; /* their initial values */
-    size_t image_sz, sz, place;
-    size_t id; /* the loader's */
+    size_t id;         /* the loader's; 0: it was unloaded */
+    const void *start; /* of what it has in memory */
+    size_t sz, image_sz;
+    char *image;        /* their initial values, which others may still need after its end */
+    size_t place, room; /* bytes, also of `image` */
+    size_t since;       /* the generation that it is of */
 } module_t;
 
 #define MOST_MODULES 1024
+#define IMAGES_SZ ((size_t)256 << 10) /* bytes, that are mapped at a time */
 
 static struct {
-    lock_t lock;
-    size_t ct; /* atomic */
-    size_t sz; /* of what is put by; atomic */
+    lock_t lock; /* not held where the loader may be locked */
+    size_t ct;
+    size_t sz;         /* of what is put by; atomic */
+    size_t generation; /* of the list, counted from 1 on; atomic */
     module_t of[MOST_MODULES];
     const struct link_map *last; /* in the list of the loader; atomic; NULL: it may be gone */
+    int ct_closing, ct_touching; /* calls of dlclose(), and loops that have the loader make blocks;
+                                    atomic */
+    char *images;                /* room for some more */
+    size_t images_sz;
+    const void *allocator; /* malloc() */
 } modules;
+
+/* The variables of an object in a loop, and what the object was when the loop looked. */
+typedef struct {
+    module_t module;
+    char *block; /* NULL: there are none */
+} block_t;
 
 /* The variables of a loop. */
 static __thread struct {
     thread_t *owner;
-    locale_t locale; /* its thread's; NULL: the program's */
-    size_t ct;       /* of those in `blocks` */
-    char *blocks[MOST_MODULES];
+    locale_t locale;   /* its thread's; NULL: the program's */
+    size_t generation; /* of the list that it has seen */
+    size_t ct, room;   /* of `blocks` */
+    block_t *blocks;
 } mine __attribute__((tls_model("initial-exec")));
 
 /* ==== The list =============================================================================== */
@@ -58,15 +76,6 @@ static int has_name_of_loop(const char *path)
     return 0;
 }
 
-static const ElfW(Phdr) * first_segment(const struct dl_phdr_info *info)
-{
-    const ElfW(Phdr) *segment = info->dlpi_phdr;
-    while (segment->p_type != PT_LOAD) {
-        segment++;
-    }
-    return segment;
-}
-
 /* Whether an object has an address in one of its segments. */
 static int has_address(const struct dl_phdr_info *info, const void *address)
 {
@@ -82,10 +91,10 @@ static int has_address(const struct dl_phdr_info *info, const void *address)
 
 static int is_of_loop(const struct dl_phdr_info *info)
 {
-    const void *inside = (const void *)(info->dlpi_addr + first_segment(info)->p_vaddr);
+    const char *path = info->dlpi_name[0] != '\0' ? info->dlpi_name : program_invocation_name;
     return has_name_of_loop(info->dlpi_name) || has_address(info, &modules) ||
-           has_address(info, dlsym(RTLD_DEFAULT, "malloc")) ||
-           aco_i_is_listed("ACO_PTHREADS_SHARE_TLS", inside);
+           has_address(info, modules.allocator) ||
+           aco_i_is_file_listed("ACO_PTHREADS_SHARE_TLS", path);
 }
 
 /* Keys and variables of a library belong to the same thread. */
@@ -111,60 +120,174 @@ static const ElfW(Phdr) * segment_of(const struct dl_phdr_info *info)
 }
 
 /* The loader gives the id of an object that was unloaded to another one. */
-static module_t *module_of(const struct dl_phdr_info *info, const ElfW(Phdr) * segment)
+static module_t *module_of(const struct dl_phdr_info *info)
 {
-    const void *image = (const void *)(info->dlpi_addr + segment->p_vaddr);
     for (size_t i = 0; i < modules.ct; i++) {
-        if (modules.of[i].id == info->dlpi_tls_modid && modules.of[i].image == image) {
+        if (modules.of[i].id == info->dlpi_tls_modid &&
+            modules.of[i].start == (const void *)info->dlpi_addr) {
             return &modules.of[i];
         }
     }
     return NULL;
 }
 
-static void add(const struct dl_phdr_info *info, const ElfW(Phdr) * segment)
+/* Memory that stays. NULL: there is none. */
+static char *room_for_image(size_t sz)
 {
-    if (modules.ct == MOST_MODULES || is_of_loop(info)) {
-        return;
+    if (sz > modules.images_sz) {
+        size_t mapped_sz = sz > IMAGES_SZ ? sz : IMAGES_SZ;
+        void *memory = mmap(NULL, mapped_sz, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                            -1, 0);
+        if (memory == MAP_FAILED) {
+            return NULL;
+        }
+        modules.images = (char *)memory;
+        modules.images_sz = mapped_sz;
     }
-    size_t sz = (segment->p_memsz + 15) & ~(size_t)15;
-    modules.of[modules.ct] = (module_t){(const void *)(info->dlpi_addr + segment->p_vaddr),
-                                        segment->p_filesz, segment->p_memsz, modules.sz,
-                                        info->dlpi_tls_modid};
-    __atomic_store_n(&modules.sz, modules.sz + sz, __ATOMIC_RELAXED);
-    __atomic_store_n(&modules.ct, modules.ct + 1, __ATOMIC_RELEASE);
+    char *room = modules.images;
+    modules.images += sz;
+    modules.images_sz -= sz;
+    return room;
 }
 
-/* ==== The list, as a loop sees it ============================================================ */
-
-#define MOST_MISSING 64
-
-/* Objects whose variables the loop's thread has not touched: the loader makes them then. */
-typedef struct {
-    size_t ct;
-    size_t ids[MOST_MISSING];
-} missing_t;
-
-static int see_object(struct dl_phdr_info *info, size_t sz, void *arg)
+/* A place that an object has left, or a new one. */
+static module_t *find_place(size_t sz)
 {
-    missing_t *missing = (missing_t *)arg;
+    for (size_t i = 0; i < modules.ct; i++) {
+        if (modules.of[i].id == 0 && modules.of[i].room >= sz) {
+            return &modules.of[i];
+        }
+    }
+    char *image = modules.ct < MOST_MODULES ? room_for_image(sz) : NULL;
+    if (image == NULL) {
+        aco_i_misuse_of("dlopen",
+                        "there is no room for the thread-local variables of so many "
+                        "objects: name some by --share-tls");
+    }
+    module_t *module = &modules.of[modules.ct];
+    *module = (module_t){.image = image, .place = modules.sz, .room = sz};
+    __atomic_store_n(&modules.sz, modules.sz + sz, __ATOMIC_RELAXED);
+    __atomic_store_n(&modules.ct, modules.ct + 1, __ATOMIC_RELAXED);
+    return module;
+}
+
+static module_t *add(const struct dl_phdr_info *info, const ElfW(Phdr) * segment)
+{
+    if (is_of_loop(info)) {
+        return NULL;
+    }
+    module_t *module = find_place((segment->p_memsz + 15) & ~(size_t)15);
+    module->id = info->dlpi_tls_modid;
+    module->start = (const void *)info->dlpi_addr;
+    module->sz = segment->p_memsz;
+    module->image_sz = segment->p_filesz;
+    module->since = modules.generation + 1;
+    memcpy(module->image, (const void *)(info->dlpi_addr + segment->p_vaddr), segment->p_filesz);
+    return module;
+}
+
+#define MOST_MISSING 16
+
+/* A look at all objects, under the lock of the list. */
+static struct {
+    int has_begun, has_changed;
+    char is_there[MOST_MODULES];
+    char *blocks[MOST_MODULES]; /* of the thread that looks */
+    size_t ct_missing;          /* blocks that the loader makes when the thread touches them */
+    size_t missing[MOST_MISSING];
+} look;
+
+/* New objects come behind the last. While one is unloaded, it may be the last. */
+static void find_last(void)
+{
+    const struct link_map *last = _r_debug.r_map;
+    while (last->l_next != NULL) {
+        last = last->l_next;
+    }
+    if (__atomic_load_n(&modules.ct_closing, __ATOMIC_SEQ_CST) == 0) {
+        __atomic_store_n(&modules.last, last, __ATOMIC_RELEASE);
+    }
+    look.has_begun = 1;
+}
+
+/* The loader is locked. */
+static int see_object(struct dl_phdr_info *info, size_t sz, void *unused)
+{
     const ElfW(Phdr) *segment = segment_of(info);
-    (void)sz;
-    if (segment == NULL) {
-        return 0;
+    (void)sz, (void)unused;
+    if (!look.has_begun) {
+        find_last();
     }
-    if (module_of(info, segment) == NULL) {
-        add(info, segment);
+    module_t *module = segment == NULL ? NULL : module_of(info);
+    if (segment != NULL && module == NULL) {
+        module = add(info, segment);
+        look.has_changed |= module != NULL;
     }
-    const module_t *module = module_of(info, segment);
     if (module != NULL) {
-        mine.blocks[module - modules.of] = (char *)info->dlpi_tls_data;
-        if (info->dlpi_tls_data == NULL && missing->ct < MOST_MISSING) {
-            missing->ids[missing->ct++] = info->dlpi_tls_modid;
+        look.is_there[module - modules.of] = 1;
+        look.blocks[module - modules.of] = (char *)info->dlpi_tls_data;
+        if (info->dlpi_tls_data == NULL && look.ct_missing < MOST_MISSING) {
+            look.missing[look.ct_missing++] = info->dlpi_tls_modid;
         }
     }
     return 0;
 }
+
+/* Looks at all objects, under the lock. `allocator` is malloc(), since the loader that is locked
+ * can't be asked for it. */
+static void look_at_list(const void *allocator)
+{
+    memset(&look, 0, sizeof(look));
+    modules.allocator = allocator;
+    dl_iterate_phdr(see_object, NULL);
+    for (size_t i = 0; i < modules.ct; i++) {
+        if (modules.of[i].id != 0 && !look.is_there[i]) {
+            modules.of[i].id = 0;
+            look.has_changed = 1;
+        }
+    }
+    if (look.has_changed || modules.generation == 0) {
+        __atomic_store_n(&modules.generation, modules.generation + 1, __ATOMIC_RELEASE);
+    }
+}
+
+/* Whether an object may have been loaded or unloaded since the last look at the list. */
+static inline int is_list_old(void)
+{
+    const struct link_map *last = __atomic_load_n(&modules.last, __ATOMIC_ACQUIRE);
+    return last == NULL || last->l_next != NULL;
+}
+
+static __attribute__((noinline, cold)) void renew_list(void)
+{
+    const void *allocator = dlsym(RTLD_DEFAULT, "malloc");
+    lock(&modules.lock);
+    look_at_list(allocator);
+    unlock(&modules.lock);
+}
+
+/* Returns when no loop has the loader make blocks of an object that may be unloaded then; or soon,
+ * as such a loop may wait for this thread, which has the loader's lock. */
+static void wait_for_touching(void)
+{
+    for (int i = 0; i < 1000 && __atomic_load_n(&modules.ct_touching, __ATOMIC_SEQ_CST) != 0; i++) {
+        aco_i_libc.sched_yield();
+    }
+}
+
+REPLACE(int, dlclose, (void *object), (object), -1)
+{
+    __atomic_add_fetch(&modules.ct_closing, 1, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&modules.last, NULL, __ATOMIC_RELEASE);
+    wait_for_touching();
+    int result = real_dlclose(object);
+    KEEP_ERRNO();
+    renew_list();
+    __atomic_sub_fetch(&modules.ct_closing, 1, __ATOMIC_SEQ_CST);
+    return result;
+}
+
+/* ==== The list, as a loop sees it ============================================================ */
 
 typedef struct {
     unsigned long module, offset;
@@ -172,43 +295,63 @@ typedef struct {
 
 extern void *__tls_get_addr(variable_t *variable); // NOLINT: the loader's name
 
-/* Looks at all objects, which stay where they are in the list. */
+/* Has the loader make blocks, unless an object may be unloaded: then the loop looks again soon. */
+static void touch(const size_t *ids, size_t ct)
+{
+    __atomic_add_fetch(&modules.ct_touching, 1, __ATOMIC_SEQ_CST);
+    for (size_t i = 0; i < ct && __atomic_load_n(&modules.ct_closing, __ATOMIC_SEQ_CST) == 0; i++) {
+        variable_t first = {ids[i], 0};
+        __tls_get_addr(&first);
+    }
+    __atomic_sub_fetch(&modules.ct_touching, 1, __ATOMIC_SEQ_CST);
+}
+
+static void enlarge_blocks(size_t ct)
+{
+    block_t *larger = (block_t *)aco_i_allocate(ct * sizeof(*larger));
+    if (larger == NULL) {
+        aco_i_misuse_of("dlopen", "there is no memory for the thread-local variables of threads");
+    }
+    aco_i_release(mine.blocks);
+    mine.blocks = larger;
+    mine.room = ct;
+}
+
+/* Takes over the list, under the lock; returns how many blocks are missing. */
+static size_t take_list(size_t *missing)
+{
+    for (size_t i = 0; i < modules.ct; i++) {
+        mine.blocks[i] = (block_t){modules.of[i], look.blocks[i]};
+    }
+    mine.ct = modules.ct;
+    mine.generation = modules.generation;
+    memcpy(missing, look.missing, sizeof(look.missing));
+    return look.ct_missing;
+}
+
 static __attribute__((noinline, cold)) void look_again(void)
 {
-    missing_t missing;
-    lock(&modules.lock);
-    const struct link_map *last = _r_debug.r_map;
-    while (last->l_next != NULL) {
-        last = last->l_next;
-    }
-    __atomic_store_n(&modules.last, last, __ATOMIC_RELEASE);
+    size_t missing[MOST_MISSING], ct_missing, room;
+    const void *allocator = dlsym(RTLD_DEFAULT, "malloc");
     do {
-        missing.ct = 0;
-        memset(mine.blocks, 0, modules.ct * sizeof(mine.blocks[0]));
-        dl_iterate_phdr(see_object, &missing);
-        for (size_t i = 0; i < missing.ct; i++) {
-            variable_t first = {missing.ids[i], 0};
-            __tls_get_addr(&first);
+        lock(&modules.lock);
+        look_at_list(allocator);
+        room = modules.ct;
+        ct_missing = room <= mine.room ? take_list(missing) : 0;
+        unlock(&modules.lock);
+        if (room > mine.room) {
+            enlarge_blocks(room);
+            ct_missing = 1; /* not known yet */
+            continue;
         }
-    } while (missing.ct != 0);
-    mine.ct = modules.ct;
-    unlock(&modules.lock);
+        touch(missing, ct_missing);
+    } while (ct_missing != 0 && __atomic_load_n(&modules.ct_closing, __ATOMIC_RELAXED) == 0);
 }
 
-/* Whether an object was loaded or unloaded. New ones come behind the last. */
 static inline int has_changed(void)
 {
-    const struct link_map *last = __atomic_load_n(&modules.last, __ATOMIC_ACQUIRE);
-    return last == NULL || last->l_next != NULL ||
-           mine.ct != __atomic_load_n(&modules.ct, __ATOMIC_RELAXED);
-}
-
-REPLACE(int, dlclose, (void *object), (object), -1)
-{
-    __atomic_store_n(&modules.last, NULL, __ATOMIC_RELEASE);
-    int result = real_dlclose(object);
-    __atomic_store_n(&modules.last, NULL, __ATOMIC_RELEASE);
-    return result;
+    return is_list_old() ||
+           mine.generation != __atomic_load_n(&modules.generation, __ATOMIC_RELAXED);
 }
 
 /* ==== Locale ================================================================================= */
@@ -227,8 +370,8 @@ REPLACE(locale_t, uselocale, (locale_t locale), (locale), NULL)
 
 int aco_i_new_variables(thread_t *thread)
 {
-    if (has_changed()) {
-        look_again(); /* of the caller's thread, for their sizes alone */
+    if (is_list_old()) {
+        renew_list();
     }
     size_t sz = __atomic_load_n(&modules.sz, __ATOMIC_RELAXED);
     thread->variables = sz == 0 ? NULL : (char *)aco_i_allocate(sz);
@@ -258,26 +401,28 @@ static void put_by(thread_t *thread)
         enlarge(thread);
     }
     for (size_t i = 0; i < mine.ct; i++) {
-        if (mine.blocks[i] != NULL) {
-            memcpy(thread->variables + modules.of[i].place, mine.blocks[i], modules.of[i].sz);
+        const block_t *b = &mine.blocks[i];
+        if (b->block != NULL) {
+            memcpy(thread->variables + b->module.place, b->block, b->module.sz);
         }
     }
-    thread->ct_modules = mine.ct;
+    thread->generation = mine.generation;
 }
 
 /* Objects that were loaded since then have their initial values. */
 static void fetch(const thread_t *thread)
 {
     for (size_t i = 0; i < mine.ct; i++) {
-        const module_t *module = &modules.of[i];
-        if (mine.blocks[i] == NULL) {
+        const module_t *module = &mine.blocks[i].module;
+        char *block = mine.blocks[i].block;
+        if (block == NULL) {
             continue;
         }
-        if (i < thread->ct_modules) {
-            memcpy(mine.blocks[i], thread->variables + module->place, module->sz);
+        if (module->since <= thread->generation) {
+            memcpy(block, thread->variables + module->place, module->sz);
         } else {
-            memcpy(mine.blocks[i], module->image, module->image_sz);
-            memset(mine.blocks[i] + module->image_sz, 0, module->sz - module->image_sz);
+            memcpy(block, module->image, module->image_sz);
+            memset(block + module->image_sz, 0, module->sz - module->image_sz);
         }
     }
 }
@@ -310,4 +455,11 @@ void aco_i_drop_variables(thread_t *thread)
     }
     aco_i_release(thread->variables);
     thread->variables = NULL;
+}
+
+void aco_i_begin_child_of_variables(void)
+{
+    modules.lock = (lock_t){0};
+    modules.ct_closing = modules.ct_touching = 0;
+    modules.last = NULL;
 }

@@ -132,6 +132,11 @@ test_own() {
         both 60 "$TMP/threads" 1000
         ACO_PTHREADS_LOOPS=1 both 60 "$TMP/threads" 1000
     done
+    must "plugin.c does not build" "${COMPILER[@]}" -shared -fPIC "$FOLDER/plugin.c" \
+        -o "$TMP/plugin.so"
+    cp "$TMP/plugin.so" "$TMP/other.so"
+    build plugins.c
+    both 60 "$TMP/plugins" "$TMP/plugin.so" "$TMP/other.so"
     test_options
     must "20,000 threads" "${RUN[@]}" 60 "$TMP/threads" 20000
     if have "${CXX:-g++}"; then
