@@ -43,6 +43,7 @@ declare -A RUN_BY=(
     ["man 7 aco"]=$INSTALLED
     ["gcc -O2 program.c \$(pkg-config --cflags --libs aco-hooks libpq) -o program"]=$INSTALLED
     ["gcc -O2 program.c \$(pkg-config --libs aco-pthreads) -o program"]=$INSTALLED
+    ["pthreads/aco-run --report python3 -m http.server 7001"]=pthreads/tests/test_pthreads.sh
     ["packaging/build_debian.sh"]=packaging/test_debian.sh
     ["apt install ./output/debian/*aco*.deb"]=packaging/test_debian.sh
     ["conan create packaging/conan"]=packaging/test_conan.sh
@@ -426,7 +427,7 @@ check_length() {
     local lines figures
     lines=$(wc -l <README.md)
     figures=$(grep -cE '<!-- (ratio|value) ' README.md)
-    ((lines <= 170)) || fail "README.md has $lines lines: 170 are enough, the rest belongs in docs/"
+    ((lines <= 175)) || fail "README.md has $lines lines: 175 are enough, the rest belongs in docs/"
     ((figures <= 6)) || fail "README.md has $figures measured figures: 6 are enough"
     [[ $(head -n 30 README.md) == *'*runtime*'*'"aco_runtime.h"'*'aco_read('* ]] ||
         fail "the first 30 lines of README.md don't show the runtime"
