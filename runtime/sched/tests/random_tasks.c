@@ -14,12 +14,14 @@
  *   - a deadline and a cancellation end a wait then and there, and a shield keeps them off;
  *   - the tasks of a group have its maker's deadline and are cancelled with it, but not during the
  *     shield that the group was made in; the joiner of a group goes on when its last task ends;
- *   - a loop sleeps for ever only if none of its tasks could go on.
+ *   - a loop sleeps for ever only if none of its tasks could go on;
+ *   - a task whose calls need not wait lets the others run after as many calls as its turn has, or
+ *     after 1 ms: some programs have calls that take time.
  *
  *     random_tasks [CT_PROGRAMS [SEED]]
  */
 // build: -Wl,--wrap=clock_gettime,--wrap=epoll_wait,--wrap=syscall
-#include "random_model.h"
+#include "random_turns.h"
 
 #define MAX_STEPS 24
 #define LONG_UNIT 10000 /* ns; 100 of these are the 1 ms after which a lock is given */
@@ -394,7 +396,7 @@ static void acts_shielded(actor_t *self, int depth)
 
 static void act(actor_t *self, int depth)
 {
-    switch (below(depth < 3 ? 14 : 10)) {
+    switch (below(depth < 3 ? 15 : 11)) {
     case 0:
         aco_yield();
         break;
@@ -430,12 +432,17 @@ static void act(actor_t *self, int depth)
         }
         break;
     case 10:
-        acts_within(self, depth);
+        if (below(4) == 0) {
+            makes_calls();
+        }
         break;
     case 11:
-        acts_shielded(self, depth);
+        acts_within(self, depth);
         break;
     case 12:
+        acts_shielded(self, depth);
+        break;
+    case 13:
         /* The deadline of an outer group cancels a group in a shield at an unknown time. */
         if (self->group == NULL || self->ct_shields == 0) {
             groups_tasks(self, depth);
@@ -500,6 +507,7 @@ static void run_program(void)
         chans[i].it = aco_chan_new(sizeof(long), capacities[i]);
     }
     CHECK(aco_run(NULL, runs_a_program, NULL, NULL) == 0);
+    CHECK(below(16) != 0 || aco_run(NULL, is_beside_busy_tasks, NULL, NULL) == 0);
     check_order();
     for (size_t i = 0; i < CT_OBJECTS; i++) {
         CHECK(mutexes[i].holder == 0 && semaphores[i].line.first == semaphores[i].line.end);
