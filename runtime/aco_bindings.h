@@ -39,7 +39,8 @@ void aco_i_begin(void);
  * storage for its result, or NULL if the task was detached. */
 void *aco_i_finish(void);
 
-/* Waits as aco_join() does, but does not free the task, so that its storage can be read. */
+/* Waits as aco_join() does, but does not free the task, so that its storage can be read. Aborts as
+ * that does if the task's runtime has ended, unless the caller is in another one. */
 int aco_i_await_end(aco_task_t *task);
 
 /* Returns 1 if that would return at once; right after the end it may return 0. */
@@ -60,6 +61,13 @@ void *aco_i_storage(aco_task_t *task);
  * result of `fn`: by the caller, or by the loop of the task, so it must not wait.
  */
 void aco_i_detach(aco_task_t *task, void (*discard)(aco_task_t *task, void *result));
+
+/*
+ * Cancels a task that is to be joined, and waits for its end as aco_i_await_end() does, whatever
+ * the deadline of the caller and whether that is cancelled. Returns 1; or 0, without a wait, in a
+ * child after fork(), to which the task does not belong. Aborts in the task itself.
+ */
+int aco_i_cancel_and_await(aco_task_t *task);
 
 /* A call when a task ends, by its loop or in a lock: it must not wait, nor touch that task. */
 typedef struct aco_i_watch_s {

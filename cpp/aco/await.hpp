@@ -204,7 +204,7 @@ template <class C, class D> detail::time_awaiter sleep_until(std::chrono::time_p
 /* The operations below take a task while they wait. */
 
 /* Receives as channel.recv(). */
-template <class T> auto recv(channel<T> &c)
+template <class T> [[nodiscard]] auto recv(channel<T> &c)
 {
     return detail::call_awaiter_of<std::optional<T>>(
         [&c] { return c.recv(); },

@@ -3,10 +3,10 @@
  * aco::channel<T>: a queue of values between tasks. Relies on task.hpp.
  *
  *     aco::channel<std::string> lines(16);
- *     aco::spawn([&] {
+ *     auto sender = aco::spawn([&] {
  *         lines.send("hello");
  *         lines.close();
- *     }).detach();
+ *     });
  *     for (const std::string &line : lines) {
  *         std::puts(line.c_str());
  *     }
@@ -217,16 +217,16 @@ public:
         send_by(aco_chan_send, value, 0);
     }
     /* Sends a value if that needs no wait, and returns whether it did. */
-    bool try_send(T &&value)
+    [[nodiscard]] bool try_send(T &&value)
     {
         return send_by(aco_chan_try_send, std::move(value), EAGAIN);
     }
-    bool try_send(const T &value)
+    [[nodiscard]] bool try_send(const T &value)
     {
         return send_by(aco_chan_try_send, value, EAGAIN);
     }
     /* Receives the next value; none if the channel is closed and empty. */
-    std::optional<T> recv()
+    [[nodiscard]] std::optional<T> recv()
     {
         item i;
         int received = aco_chan_recv(chan_, &i);
@@ -234,7 +234,7 @@ public:
         return result_of(received, i);
     }
     /* As recv(), but without a wait: none also if the channel is empty now. */
-    std::optional<T> try_recv()
+    [[nodiscard]] std::optional<T> try_recv()
     {
         item i;
         return result_of(aco_chan_try_recv(chan_, &i), i);

@@ -40,15 +40,15 @@ public:
     {
         detail::check(aco_mutex_lock(&mutex_), "aco::mutex::lock");
     }
-    bool try_lock() noexcept
+    [[nodiscard]] bool try_lock() noexcept
     {
         return aco_mutex_try_lock(&mutex_) == 0;
     }
-    template <class R, class P> bool try_lock_for(std::chrono::duration<R, P> d)
+    template <class R, class P> [[nodiscard]] bool try_lock_for(std::chrono::duration<R, P> d)
     {
         return try_lock_for_ns(detail::ns_of(d));
     }
-    template <class C, class D> bool try_lock_until(std::chrono::time_point<C, D> t)
+    template <class C, class D> [[nodiscard]] bool try_lock_until(std::chrono::time_point<C, D> t)
     {
         return try_lock_for_ns(detail::ns_until(t));
     }
@@ -77,7 +77,7 @@ public:
     {
         detail::check(aco_rwlock_write_lock(&rwlock_), "aco::shared_mutex::lock");
     }
-    bool try_lock() noexcept
+    [[nodiscard]] bool try_lock() noexcept
     {
         return aco_rwlock_try_write_lock(&rwlock_) == 0;
     }
@@ -89,7 +89,7 @@ public:
     {
         detail::check(aco_rwlock_read_lock(&rwlock_), "aco::shared_mutex::lock_shared");
     }
-    bool try_lock_shared() noexcept
+    [[nodiscard]] bool try_lock_shared() noexcept
     {
         return aco_rwlock_try_read_lock(&rwlock_) == 0;
     }
@@ -201,15 +201,16 @@ public:
     {
         detail::check(aco_semaphore_acquire(&semaphore_), "aco::semaphore::acquire");
     }
-    bool try_acquire() noexcept
+    [[nodiscard]] bool try_acquire() noexcept
     {
         return aco_semaphore_try_acquire(&semaphore_) == 0;
     }
-    template <class R, class P> bool try_acquire_for(std::chrono::duration<R, P> d)
+    template <class R, class P> [[nodiscard]] bool try_acquire_for(std::chrono::duration<R, P> d)
     {
         return try_acquire_for_ns(detail::ns_of(d));
     }
-    template <class C, class D> bool try_acquire_until(std::chrono::time_point<C, D> t)
+    template <class C, class D>
+    [[nodiscard]] bool try_acquire_until(std::chrono::time_point<C, D> t)
     {
         return try_acquire_for_ns(detail::ns_until(t));
     }
@@ -243,7 +244,7 @@ public:
         ct_.fetch_sub(ct, std::memory_order_release);
         aco_wait_group_add(&left_, -static_cast<std::int64_t>(ct));
     }
-    bool try_wait() const noexcept
+    [[nodiscard]] bool try_wait() const noexcept
     {
         return ct_.load(std::memory_order_acquire) == 0;
     }

@@ -85,21 +85,24 @@ using held_of = std::conditional_t<std::is_reference_v<T>,
                                    std::reference_wrapper<std::remove_reference_t<T>>, value_of<T>>;
 
 #ifdef __cpp_exceptions
-/* Whether the task has thrown this because it was cancelled. */
+/* Whether the task, nullptr in a child after fork(), has thrown this because it was cancelled. */
 inline bool is_cancellation(const std::system_error &error, const aco_task_t *task)
 {
-    return error.code() == std::errc::operation_canceled && aco_i_was_cancelled(task);
+    return task != nullptr && error.code() == std::errc::operation_canceled &&
+           aco_i_was_cancelled(task);
 }
 
-/* Reports an exception of a task that is never joined. */
-inline void tell_lost(const char *what) noexcept
+/* Reports an exception of a task that is never joined, in a handler of it. That of a detached task
+ * ends the program, as in std::thread. */
+inline void lose(const aco_task_t *task, bool is_detached, const char *what) noexcept
 {
-    const aco_task_t *self = aco_self();
-    std::fprintf(
-        stderr,
-        "aco: an exception leaves a task that is never joined (seen in task %llu): %s: join() "
-        "it, or catch what its callable throws\n",
-        self == nullptr ? 0ULL : static_cast<unsigned long long>(aco_task_id(self)), what);
+    std::fprintf(stderr,
+                 "aco: an exception leaves a task that is never joined (task %llu): %s: join() it, "
+                 "or catch what its callable throws\n",
+                 task == nullptr ? 0ULL : static_cast<unsigned long long>(aco_task_id(task)), what);
+    if (is_detached) {
+        std::terminate();
+    }
 }
 #endif
 
@@ -152,9 +155,9 @@ public:
             return std::move(*value_);
         }
     }
-    /* Reports an exception of `task` that can't reach a caller any more, but not ECANCELED, by
-     * which a task ends that was cancelled. */
-    void drop([[maybe_unused]] const aco_task_t *task) noexcept
+    /* Loses an exception of `task` that can't reach a caller any more. ECANCELED, by which a task
+     * ends that was cancelled, is no news. */
+    void drop([[maybe_unused]] const aco_task_t *task, [[maybe_unused]] bool is_detached) noexcept
     {
 #ifdef __cpp_exceptions
         if (thrown_ == nullptr) {
@@ -164,12 +167,12 @@ public:
             std::rethrow_exception(thrown_);
         } catch (const std::system_error &error) {
             if (!is_cancellation(error, task)) {
-                tell_lost(error.what());
+                lose(task, is_detached, error.what());
             }
         } catch (const std::exception &error) {
-            tell_lost(error.what());
+            lose(task, is_detached, error.what());
         } catch (...) {
-            tell_lost("it is no std::exception");
+            lose(task, is_detached, "it is no std::exception");
         }
 #endif
     }
@@ -319,7 +322,7 @@ template <class F, class T> void *run_stored(void *storage)
     if (place != nullptr) {
         ::new (place) outcome<T>(std::move(result));
     } else {
-        result.drop(aco_self());
+        result.drop(aco_self(), true);
     }
     return nullptr;
 }
@@ -346,7 +349,7 @@ template <class F, class T> struct with_room {
         if (place != nullptr) {
             ::new (place) outcome<T> *(result.release());
         } else {
-            result->drop(aco_self());
+            result->drop(aco_self(), true);
         }
         return nullptr;
     }
@@ -477,15 +480,16 @@ template <class F, class T> F &callable_of(const task<T> &made);
 /* Starts a task that runs `f()`, as aco_spawn() does; with options, as aco_go_with() does. Nothing
  * is allocated for a callable of up to eight words and a result of up to six that move without
  * exceptions. Throws if there is no runtime or no memory, and what copying `f` throws. */
-template <class F> auto spawn(F &&f) -> task<std::invoke_result_t<std::decay_t<F>>>;
+template <class F> [[nodiscard]] auto spawn(F &&f) -> task<std::invoke_result_t<std::decay_t<F>>>;
 template <class F>
-auto spawn(const task_options &options, F &&f) -> task<std::invoke_result_t<std::decay_t<F>>>;
+[[nodiscard]] auto spawn(const task_options &options, F &&f)
+    -> task<std::invoke_result_t<std::decay_t<F>>>;
 
 /*
- * Owns a task that returns a T, which may be void, a reference or move-only. The destructor
- * detaches a task that was neither joined nor moved from: it goes on, and frees itself. An
- * exception that can't reach a caller then is reported on stderr. The object must be destroyed
- * before run() returns.
+ * Owns a task that returns a T, which may be void, a reference or move-only. As that of
+ * std::jthread, the destructor cancels a task that was neither joined, detached nor moved from, and
+ * waits for its end, so the task may use variables that were there before the object. This wait
+ * knows neither cancelling nor deadlines. The object must be destroyed before run() returns.
  */
 template <class T> class task {
     using result = detail::outcome<T>;
@@ -524,6 +528,35 @@ template <class T> class task {
         detail::check(aco_i_await_end(valid("aco::task::join")), "aco::task::join");
         return std::exchange(task_, nullptr);
     }
+    /* Ends a task that is not joined. In a child after fork() there is nothing to end. */
+    void drop() noexcept
+    {
+        if (task_ == nullptr) {
+            return;
+        }
+        aco_task_t *dropped = std::exchange(task_, nullptr);
+        if (aco_i_cancel_and_await(dropped)) {
+            remains(dropped).outcome().drop(dropped, false);
+        }
+    }
+    /* Destroys the result of a detached task: in a new one if the caller is a loop, which must not
+     * wait, as the destructor of a T may. */
+    static void drop_result(void *storage) noexcept
+    {
+        using kept = detail::taken<result>;
+        kept *moved = aco_self() != nullptr || std::is_trivially_destructible_v<detail::held_of<T>>
+                          ? nullptr
+                          : new (std::nothrow) kept(storage);
+        auto destroy = [](void *k) -> void * {
+            delete static_cast<kept *>(k);
+            return nullptr;
+        };
+        if (moved == nullptr) {
+            detail::stored<result>::destroy(storage);
+        } else if (aco_go(destroy, moved) != 0) {
+            destroy(moved);
+        }
+    }
 
 public:
     using value_type = T;
@@ -535,19 +568,19 @@ public:
     task &operator=(task &&other) noexcept
     {
         if (this != &other) {
-            detach();
+            drop();
             task_ = std::exchange(other.task_, nullptr);
         }
         return *this;
     }
     ~task()
     {
-        detach();
+        drop();
     }
 
     /* Waits for its end; returns or throws what its callable did. If the wait fails, with
      * std::system_error, the task remains to be joined. */
-    T join()
+    [[nodiscard]] T join()
     {
         return remains(await_end()).outcome().take();
     }
@@ -556,21 +589,21 @@ public:
     {
         aco_task_cancel(valid("aco::task::cancel"));
     }
-    /* Lets the task go on alone. Its result is dropped; an exception is reported on stderr, unless
-     * it is ECANCELED after the task was cancelled. */
+    /* Lets the task go on alone. Its result is dropped. An exception that leaves it then, or did
+     * before, ends the program by std::terminate(), unless it is ECANCELED after cancel(). */
     void detach() noexcept
     {
         if (task_ != nullptr) {
             aco_i_detach(std::exchange(task_, nullptr), [](aco_task_t *ended, void *) {
                 void *storage = aco_i_storage(ended);
-                detail::stored<result>::at(storage).drop(ended);
-                detail::stored<result>::destroy(storage);
+                detail::stored<result>::at(storage).drop(ended, true);
+                drop_result(storage);
             });
         }
     }
     /* Starts a task that calls `g` with what this one returns, and throws what this one throws. If
      * it can't be started, or copying `g` throws, this one remains to be joined. */
-    template <class G> auto then(G &&g) &&
+    template <class G> [[nodiscard]] auto then(G &&g) &&
     {
         using C = detail::continuation<T, std::decay_t<G>>;
         valid("aco::task::then");
@@ -578,7 +611,7 @@ public:
         detail::callable_of<C>(made).first = std::move(*this);
         return made;
     }
-    template <class G> auto then(G &&g) &
+    template <class G> [[nodiscard]] auto then(G &&g) &
     {
         return std::move(*this).then(std::forward<G>(g));
     }

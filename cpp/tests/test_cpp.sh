@@ -71,6 +71,19 @@ check_headers() {
     echo "$cxx: headers"
 }
 
+# The compiler warns of each result that a caller drops by mistake.
+check_nodiscard() {
+    local source=cpp/tests/nodiscard.cc line ct=0
+    must_not "$1: no warning of dropped results" 'unused-result' "$1" -std=c++20 "${WARNINGS[@]}" \
+        "${INCLUDE[@]}" -fsyntax-only "$source"
+    while IFS=: read -r line _; do
+        grep -qE "^$source:$line:.*nodiscard" "$TMP/said" ||
+            fail "$1: $(sed -n "${line}s/^ *//p" "$source") may drop its result"
+        ct=$((ct + 1))
+    done < <(grep -n '; */. dropped' "$source")
+    ((ct > 15)) || fail "$source drops $ct results"
+}
+
 # check_death WHAT ARGUMENT MESSAGE: the program without exceptions aborts with a message.
 check_death() {
     run_to_death "$TMP/without" "$2"
@@ -134,6 +147,7 @@ check_time() {
 check_with() {
     use_library aco_runtime "${compiler[@]}" -O2
     check_headers "$1"
+    check_nodiscard "$1"
     check_time "$1"
     try_all "$1" -O1
     check_without "$1"

@@ -568,7 +568,7 @@ void may_wait_in_a_task()
         });
         aco::yield();
         cancelled.cancel();
-        CHECK_FAILS(std::errc::operation_canceled, cancelled.join());
+        CHECK_FAILS(std::errc::operation_canceled, (void)cancelled.join());
     });
 }
 

@@ -39,7 +39,7 @@ void run_returns_or_throws_what_the_callable_does()
     aco_run_options_t options = {};
     options.ct_threads = -7;
     CHECK_FAILS(std::errc::invalid_argument, aco::run([] {}, options));
-    CHECK_FAILS(std::errc::operation_not_permitted, spawn([] {}));
+    CHECK_FAILS(std::errc::operation_not_permitted, (void)spawn([] {}));
 }
 
 void tasks_pass_values_and_exceptions_by_join()
@@ -62,7 +62,7 @@ void tasks_pass_values_and_exceptions_by_join()
         CHECK(*pointer.join() == 2);
         CHECK(large.join()[2] == 3);
         nothing.join();
-        CHECK_THROWS(std::runtime_error, e.what() == std::string("thrown"), thrown.join());
+        CHECK_THROWS(std::runtime_error, e.what() == std::string("thrown"), (void)thrown.join());
         CHECK(captures.join() == "captured");
         CHECK(&reference.join() == &target);
         int &&same = rvalue.join();
@@ -72,46 +72,252 @@ void tasks_pass_values_and_exceptions_by_join()
     CHECK(aco::this_task_id() == 0);
 }
 
-void an_exception_that_nobody_can_get_is_told()
+/* Whether `said` begins with the report of an exception that is lost. */
+bool reports(const std::string &said, const char *what)
+{
+    return said.find("aco: an exception leaves a task that is never joined (task ") == 0 &&
+           said.find(what) != said.npos;
+}
+
+void an_exception_of_a_dropped_task_is_reported()
 {
     using large = std::array<char, 1000>;
     auto throws = [] { throw std::runtime_error("lost"); };
     auto throws_instead = []() -> large { throw 1; };
-    auto tells = [](const char *what, auto f) {
-        auto [said, status] = said_by(f);
-        return said.find("aco: an exception leaves a task that is never joined") == 0 &&
-               said.find(what) != said.npos && status == 0;
+    auto throws_when_cancelled = [] {
+        try {
+            aco::sleep_for(for_ever);
+        } catch (const std::system_error &) {
+            throw std::runtime_error("cleaning up");
+        }
     };
-    CHECK(tells(": lost: ", [&] { spawn(throws).detach(); }));
-    CHECK(tells("no std::exception", [&] { spawn(throws_instead).detach(); }));
-    CHECK(tells(": lost: ", [&] {
-        auto dropped = spawn(throws);
-        let_others_wait();
-    }));
-    CHECK(tells("no std::exception", [&] {
-        auto dropped = spawn(throws_instead);
-        let_others_wait();
-    }));
     auto ends_like_cancelled = [] {
         throw std::system_error(ECANCELED, std::generic_category(), "by itself");
     };
-    CHECK(tells(": by itself: ", [&] { spawn(ends_like_cancelled).detach(); }));
-    CHECK(tells(": by itself: ", [&] {
-        auto dropped = spawn(ends_like_cancelled);
-        let_others_wait();
-    }));
+    auto tells = [](const char *what, auto f) {
+        auto [said, status] = said_by([&] {
+            auto dropped = spawn(f);
+            let_others_wait();
+        });
+        return reports(said, what) && status == 0;
+    };
+    CHECK(tells("): lost: ", throws));
+    CHECK(tells("): it is no std::exception: ", throws_instead));
+    CHECK(tells("): cleaning up: ", throws_when_cancelled));
+    CHECK(tells("): by itself: ", ends_like_cancelled));
     auto said = said_by([&] {
                     auto joined = spawn(throws);
                     CHECK_THROWS(std::runtime_error, true, joined.join());
-                    auto cancelled = spawn([] { aco::sleep_for(for_ever); });
+                    auto waits = spawn([] { aco::sleep_for(for_ever); });
+                    auto not_begun = spawn([] { aco::sleep_for(for_ever); });
                     let_others_wait();
-                    cancelled.cancel();
                     auto ended = spawn([] { aco::sleep_for(for_ever); });
                     let_others_wait();
                     ended.cancel();
                     let_others_wait();
                 }).first;
     CHECK(said == "");
+}
+
+void an_exception_of_a_detached_task_ends_the_program()
+{
+    using large = std::array<char, 1000>;
+    auto throws = [] { throw std::runtime_error("lost"); };
+    auto throws_instead = []() -> large { throw 1; };
+    auto ends = [](const char *what, auto f) {
+        auto [said, status] = said_by([&] {
+            std::set_terminate([] {
+                CHECK(std::current_exception() != nullptr);
+                _exit(99);
+            });
+            f();
+        });
+        return reports(said, what) && WIFEXITED(status) && WEXITSTATUS(status) == 99;
+    };
+    CHECK(ends("): lost: ", [&] { spawn(throws).detach(); }));
+    CHECK(ends("no std::exception: ", [&] { spawn(throws_instead).detach(); }));
+    CHECK(ends("): lost: ", [&] {
+        auto ended = spawn(throws);
+        let_others_wait();
+        ended.detach();
+    }));
+    CHECK(ends("): by itself: ", [&] {
+        spawn([] {
+            throw std::system_error(ECANCELED, std::generic_category(), "by itself");
+        }).detach();
+    }));
+    auto [said, status] = said_by([&] {
+        auto cancelled = spawn([] { aco::sleep_for(for_ever); });
+        let_others_wait();
+        cancelled.cancel();
+        cancelled.detach();
+    });
+    CHECK(said == "" && status == 0);
+}
+
+void a_dropped_task_is_cancelled_and_joined()
+{
+    aco::run([] {
+        int ct_ended = 0;
+        auto cleans_up = [&] {
+            try {
+                aco::sleep_for(for_ever);
+            } catch (const std::system_error &e) {
+                CHECK(e.code() == std::errc::operation_canceled);
+                aco::shielded([] { let_others_wait(); });
+                ct_ended++;
+            }
+        };
+        CHECK_THROWS(std::logic_error, ct_ended == 2, {
+            auto waits = spawn(cleans_up);
+            let_others_wait();
+            auto not_begun = spawn(cleans_up);
+            throw std::logic_error("between spawn() and join()");
+        });
+        auto replaced = spawn(cleans_up);
+        replaced = aco::task<void>();
+        CHECK(ct_ended == 3);
+        replaced = spawn(cleans_up).then([&] { ct_ended += 10; });
+        let_others_wait();
+        replaced = {}; /* drops the one that it follows, too */
+        CHECK(ct_ended == 4);
+        CHECK_THROWS(std::logic_error, ct_ended == 5, {
+            auto first = spawn([] { throw std::logic_error("of the first"); });
+            auto second = spawn(cleans_up);
+            first.join();
+            second.join();
+        });
+        { /* objects of a coroutine that is unwound */
+            aco::coroutine suspended([&] {
+                auto waits = spawn(cleans_up);
+                let_others_wait();
+                aco_yield();
+            });
+            suspended.resume();
+            aco::generator<int> values([&](auto &yield) {
+                auto waits = spawn(cleans_up);
+                let_others_wait();
+                yield(1);
+            });
+            CHECK(*values.begin() == 1);
+        }
+        CHECK(ct_ended == 7);
+    });
+}
+
+void the_end_of_a_dropped_task_is_waited_for_in_any_case()
+{
+    aco::run([] {
+        int ct_ended = 0;
+        auto takes_time = [&] {
+            aco::shielded([] { aco::sleep_for(1ms); });
+            ct_ended++;
+        };
+        CHECK_FAILS(std::errc::timed_out, aco::within(0ms, [&] {
+                        auto dropped = spawn(takes_time);
+                        errno = ERANGE;
+                        dropped = {};
+                        CHECK(errno == ERANGE && ct_ended == 1);
+                        aco::sleep_for(for_ever);
+                    }));
+        auto cancelled = spawn([&] {
+            auto dropped = spawn(takes_time);
+            aco::sleep_for(for_ever);
+        });
+        let_others_wait();
+        cancelled.cancel();
+        CHECK_FAILS(std::errc::operation_canceled, cancelled.join());
+        CHECK(ct_ended == 2);
+        auto outside = spawn(takes_time);
+        aco_offload(
+            [](void *t) -> void * {
+                *static_cast<aco::task<void> *>(t) = {};
+                return nullptr;
+            },
+            &outside);
+        CHECK(ct_ended == 3);
+    });
+}
+
+void dropping_a_task_where_none_can_wait_is_misuse()
+{
+    auto [itself, status] = said_by([] {
+        aco::task<void> own;
+        own = spawn([&own] { own = {}; });
+        aco::sleep_for(for_ever);
+    });
+    CHECK(itself.find("aco: the destructor of a task: it would wait for its own end") == 0);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    auto late = said_by([] {
+        std::thread([] {
+            aco::task<int> outside;
+            aco::run([&] { outside = spawn([] { return 1; }); });
+        }).join();
+    });
+    CHECK(late.first.find("the runtime of the task has ended, and freed it") != late.first.npos);
+    CHECK(WIFSIGNALED(late.second) && WTERMSIG(late.second) == SIGABRT);
+}
+
+/* Tasks of a parent are none of its child's. */
+void a_child_drops_tasks_of_its_parent_without_a_wait()
+{
+    auto [said, status] = said_by([] {
+        pid_t child = spawn([] {
+                          auto waits = spawn([] { aco::sleep_for(for_ever); });
+                          let_others_wait();
+                          return fork();
+                      }).join();
+        int child_status = 0;
+        CHECK(child > 0 && aco_waitpid(child, &child_status, 0) == child && child_status == 0);
+    });
+    CHECK(said == "" && status == 0);
+}
+
+/* A result whose second move, into the storage of its task that has finished, goes on after that
+ * was detached: its loop destroys it. */
+struct slow_to_move {
+    static inline std::atomic<int> ct_moves = 0;
+    static inline std::atomic<bool> is_detached = false;
+    aco::task<void> inner;
+
+    explicit slow_to_move(aco::task<void> &&t) : inner(std::move(t))
+    {
+    }
+    slow_to_move(slow_to_move &&other) noexcept : inner(std::move(other.inner))
+    {
+        if (++ct_moves == 2) {
+            while (!is_detached) {
+            }
+        }
+    }
+};
+
+void a_result_of_a_detached_task_may_wait_when_it_is_destroyed()
+{
+    aco::run_options options = {};
+    options.ct_threads = 2;
+    aco::run(
+        [] {
+            aco::task_options there = {};
+            there.thread = ACO_THREAD(1);
+            std::atomic<bool> has_ended = false;
+            auto outer = spawn(there, [&] {
+                return slow_to_move(spawn([&] {
+                    CHECK_FAILS(std::errc::operation_canceled, aco::sleep_for(for_ever));
+                    aco::shielded([] { aco::sleep_for(1ms); });
+                    has_ended = true;
+                }));
+            });
+            while (slow_to_move::ct_moves < 2) {
+                aco::yield();
+            }
+            outer.detach();
+            slow_to_move::is_detached = true;
+            while (!has_ended) {
+                aco::sleep_for(1ms);
+            }
+        },
+        options);
 }
 
 void aco_exit_in_the_first_task_is_misuse()
@@ -130,7 +336,9 @@ void objects_of_tasks_live_as_long_as_they_must()
             CHECK(t.join().value == 5);
             CHECK(counted::ct_alive == 0);
         }
-        spawn([c = counted()] { return counted(1); }); /* dropped before it begins */
+        (void)spawn([c = counted()] { return counted(1); }); /* dropped before it begins */
+        CHECK(counted::ct_alive == 0);
+        spawn([c = counted()] { return counted(1); }).detach();
         let_others_wait();
         CHECK(counted::ct_alive == 0);
         {
@@ -143,8 +351,6 @@ void objects_of_tasks_live_as_long_as_they_must()
             auto waits = spawn([c = counted()] { let_others_wait(); });
             let_others_wait();
             waits = spawn([] {}); /* dropped while it waits */
-            let_others_wait();
-            let_others_wait();
             CHECK(counted::ct_alive == 0);
             waits.join();
         }
@@ -224,7 +430,7 @@ void what_copies_throw_reaches_the_caller()
         ct = ct_failures([](fragile &&f) { /* the result */
                                            CHECK(spawn([&f] { return fragile(f.left); }).join()() ==
                                                  5);
-                                           spawn([&f] { return std::move(f); }).join();
+                                           (void)spawn([&f] { return std::move(f); }).join();
         });
         CHECK(ct > 0);
         ct = ct_failures([](fragile &&f) {
@@ -263,7 +469,7 @@ void tasks_have_ids_names_options()
         CHECK(a.join() == id);
         b.join();
         options.thread = 99;
-        CHECK_FAILS(std::errc::invalid_argument, spawn(options, [] {}));
+        CHECK_FAILS(std::errc::invalid_argument, (void)spawn(options, [] {}));
     });
 }
 
@@ -344,7 +550,7 @@ void results_pass_between_threads()
                     tasks[i].detach();
                 } else if (i % 10 == 9) {
                     CHECK_THROWS(std::runtime_error, e.what() == std::to_string(i),
-                                 tasks[i].join());
+                                 (void)tasks[i].join());
                 } else {
                     CHECK(tasks[i].join() == std::string(40, 'x') + std::to_string(i));
                 }
@@ -383,11 +589,11 @@ void small_callables_allocate_nothing()
         /* The largest callables that fit, and larger ones. */
         std::array<void *, 8> eight{};
         std::array<void *, 9> nine{};
-        spawn([eight] { return std::array<void *, 6>{eight[0]}; }).join();
+        (void)spawn([eight] { return std::array<void *, 6>{eight[0]}; }).join();
         CHECK(ct_allocations == before);
-        spawn([nine] { return nine[0]; }).join();
+        (void)spawn([nine] { return nine[0]; }).join();
         CHECK(ct_allocations == before + 1);
-        spawn([] { return std::array<void *, 7>{}; }).join();
+        (void)spawn([] { return std::array<void *, 7>{}; }).join();
         CHECK(ct_allocations == before + 2);
     });
 }
@@ -751,7 +957,7 @@ void when_any_leaves_the_others()
         CHECK_FAILS(std::errc::timed_out, aco::within(1ms, [&] { aco::when_any(slow, fast); }));
         auto bad = spawn([] { throw std::runtime_error("bad"); });
         CHECK_THROWS(std::runtime_error, true, aco::when_any(aco::cancel_rest, slow, bad));
-        CHECK_FAILS(std::errc::operation_canceled, slow.join());
+        CHECK_FAILS(std::errc::operation_canceled, (void)slow.join());
         CHECK_FAILS(std::errc::invalid_argument, aco::when_any(slow, bad));
     });
 }
@@ -800,7 +1006,7 @@ void when_some_waits_for_so_many()
         CHECK(one.second % 2 == 1 && one.second != two[0].second && one.second != two[1].second);
         for (auto &task : tasks) {
             if (task.joinable()) {
-                CHECK_FAILS(std::errc::operation_canceled, task.join());
+                CHECK_FAILS(std::errc::operation_canceled, (void)task.join());
             }
         }
         auto a = spawn([] { return 1; }), b = spawn([] { return 2; });
@@ -907,6 +1113,11 @@ __attribute__((noinline)) void *operator new(std::size_t sz)
     }
     return p;
 }
+__attribute__((noinline)) void *operator new(std::size_t sz, const std::nothrow_t &) noexcept
+{
+    ct_allocations += counts_new;
+    return std::malloc(sz);
+}
 __attribute__((noinline)) void operator delete(void *p) noexcept
 {
     std::free(p);
@@ -921,7 +1132,13 @@ int main(int argc, char **argv)
     const test tests[] = {
         T(run_returns_or_throws_what_the_callable_does),
         T(tasks_pass_values_and_exceptions_by_join),
-        T(an_exception_that_nobody_can_get_is_told),
+        T(an_exception_of_a_dropped_task_is_reported),
+        T(an_exception_of_a_detached_task_ends_the_program),
+        T(a_dropped_task_is_cancelled_and_joined),
+        T(the_end_of_a_dropped_task_is_waited_for_in_any_case),
+        T(dropping_a_task_where_none_can_wait_is_misuse),
+        T(a_child_drops_tasks_of_its_parent_without_a_wait),
+        T(a_result_of_a_detached_task_may_wait_when_it_is_destroyed),
         T(aco_exit_in_the_first_task_is_misuse),
         T(objects_of_tasks_live_as_long_as_they_must),
         T(what_copies_throw_reaches_the_caller),

@@ -15,7 +15,8 @@
 
 namespace {
 
-/* A task leaves the map when it ends. An exception that it throws is dropped. */
+/* A task leaves the map when it ends, and is alone from then on. An exception that it throws is
+ * dropped. */
 class manager {
     aco::mutex mutex_;
     aco::condition_variable left_;
@@ -25,7 +26,9 @@ class manager {
     {
         aco::shielded([this] { /* it may have been cancelled */
                                std::scoped_lock lock(mutex_);
-                               tasks_.erase(aco::this_task_id());
+                               auto self = tasks_.find(aco::this_task_id());
+                               self->second.detach();
+                               tasks_.erase(self);
                                left_.notify_all();
         });
     }

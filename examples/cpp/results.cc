@@ -24,7 +24,7 @@ int main()
         std::printf("%d\n", number.join());
         std::printf("moved: %s\n", pointer.join()->c_str());
         try {
-            failing.join();
+            (void)failing.join();
         } catch (const std::exception &e) {
             std::printf("caught: %s\n", e.what());
         }

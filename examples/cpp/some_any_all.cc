@@ -47,7 +47,7 @@ int main()
         for (auto &left : workers) {
             if (left.joinable()) {
                 try {
-                    left.join();
+                    (void)left.join();
                 } catch (const std::system_error &) {
                     ct_cancelled++;
                 }

@@ -21,7 +21,7 @@ void aco_i_begin(void)
 
 void *aco_i_finish(void)
 {
-    aco_task_t *self = aco_i_loop->running;
+    aco_task_t *self = aco_i_loop != NULL ? aco_i_loop->running : aco_i_forked_task;
     if (self->locals != NULL) {
         aco_i_run_destructors(self);
     }
@@ -53,27 +53,66 @@ static int await_end(aco_task_t *task, aco_task_t *self)
     return result;
 }
 
+/* Holds the runtime of a task for a caller that is no task: run() may have returned by then. */
+static runtime_t *hold_from_outside(const aco_task_t *task)
+{
+    runtime_t *held = aco_i_hold_runtime_of(task, aco_i_has_task);
+    if (held == NULL) {
+        aco_i_misuse_of("join() or the destructor of a task",
+                        "the runtime of the task has ended, and freed it: join or destroy a task "
+                        "before run() returns");
+    }
+    return held;
+}
+
 static __attribute__((noinline)) int await_end_slowly(aco_task_t *task)
 {
     aco_task_t *self = aco_i_self();
-    runtime_t *runtime = task->runtime;
-    if (task == self) {
+    runtime_t *held = NULL;
+    if (self->loop == NULL) {
+        held = hold_from_outside(task);
+    } else if (task == self) {
         errno = EDEADLK;
         return -1;
+    } else if (self->loop->runtime != task->runtime) {
+        aco_i_hold_runtime(held = task->runtime);
     }
-    if (self->loop != NULL && self->loop->runtime == runtime) {
-        return await_end(task, self);
-    }
-    aco_i_hold_runtime(runtime);
     int result = await_end(task, self);
-    aco_i_drop_runtime(runtime);
+    if (held != NULL) {
+        aco_i_drop_runtime(held);
+    }
     return result;
 }
 
 int aco_i_await_end(aco_task_t *task)
 {
     need(task, "aco_i_await_end", no_task);
-    return is_over(task) && task->joiner == NULL ? 0 : await_end_slowly(task);
+    return aco_likely(aco_i_loop != NULL) && is_over(task) && task->joiner == NULL
+               ? 0
+               : await_end_slowly(task);
+}
+
+int aco_i_cancel_and_await(aco_task_t *task)
+{
+    static const char call[] = "the destructor of a task";
+    need(task, call, no_task);
+    if (aco_i_loop == NULL) {
+        aco_i_drop_runtime(hold_from_outside(task));
+    }
+    if (task->runtime->is_of_parent) {
+        return 0;
+    }
+    if (task == aco_self()) {
+        aco_i_misuse_of(call, "it would wait for its own end: call detach() before");
+    }
+    KEEP_ERRNO();
+    if (!is_over(task)) {
+        aco_task_cancel(task);
+    }
+    aco_i_scope_t scope = aco_i_enter_shielded();
+    aco_i_await_end(task);
+    aco_i_leave(&scope);
+    return 1;
 }
 
 void aco_i_free_ended(aco_task_t *task)

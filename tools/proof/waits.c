@@ -54,6 +54,7 @@ static int this_thread;
 char waits_is_single;
 __thread loop_t *aco_i_loop;
 __thread aco_task_t aco_i_thread_task;
+__thread aco_task_t *aco_i_forked_task;
 const aco_i_observer_t *aco_i_observer;
 unsigned aco_i_ct_forks;
 int aco_i_is_watched;

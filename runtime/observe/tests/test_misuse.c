@@ -466,6 +466,8 @@ static void frees_broadcast_under_end(void)
     X("aco_print_metrics", aco_print_metrics(NULL))                                                \
     X("aco_i_spawn_in", aco_i_spawn_in(NULL, NULL, NULL, NULL, NULL))                              \
     X("aco_i_await_end", aco_i_await_end(NULL))                                                    \
+    X("the destructor of a task", aco_i_cancel_and_await(NULL))                                    \
+    X("the destructor of a task", aco_i_cancel_and_await(aco_self()))                              \
     X("aco_i_has_ended", aco_i_has_ended(NULL))                                                    \
     X("aco_i_free_ended", aco_i_free_ended(NULL))                                                  \
     X("aco_i_was_cancelled", aco_i_was_cancelled(NULL))                                            \
