@@ -39,6 +39,20 @@ static void describe(found_t *found, const struct hostent *host)
     found->type = host->h_addrtype;
 }
 
+#define CT_BLOCKS 256
+
+/* Writes to blocks of all sizes, so that memory which was freed no longer has its bytes. */
+static void use_memory(void)
+{
+    void *blocks[CT_BLOCKS];
+    for (size_t i = 0; i < CT_BLOCKS; i++) {
+        blocks[i] = memset(malloc(16 * (i + 1)), 0xa5, 16 * (i + 1));
+    }
+    for (size_t i = 0; i < CT_BLOCKS; i++) {
+        free(blocks[i]);
+    }
+}
+
 /* Makes the look-up of this number, from 0, and keeps a description of its result. */
 static int look_up(int number, found_t *found)
 {
@@ -76,6 +90,7 @@ static int look_up(int number, found_t *found)
     default:
         return 0;
     }
+    use_memory();
     describe(found, result);
     return 1;
 }

@@ -258,10 +258,31 @@ static void *joins_while_others_run(void *arg)
     return arg;
 }
 
+static sem_t may_end;
+
+static void *waits_for_its_end(void *arg)
+{
+    CHECK(sem_wait(&may_end) == 0);
+    return arg;
+}
+
+/* libc finds that it can't be joined when it is asked to wait. */
+static void *joins_in_vain(void *arg)
+{
+    void *result = NULL;
+    CHECK(sem_init(&may_end, 0, 0) == 0);
+    CHECK(pthread_create(&thread, NULL, waits_for_its_end, &may_end) == 0);
+    CHECK(pthread_detach(thread) == 0);
+    CHECK(pthread_join(thread, &result) == EINVAL && result == NULL);
+    CHECK(sem_post(&may_end) == 0);
+    return arg;
+}
+
 static void threads_are_joined_by_tasks(void **state)
 {
     (void)state;
     run_tasks(joins_while_others_run, NULL);
+    run_tasks(joins_in_vain, NULL);
 #ifndef __SANITIZE_THREAD__ /* TSan does not know that a join may be cancelled */
     run_tasks(joins, NULL);
 #else
