@@ -364,9 +364,8 @@ template <class T> struct future_promise : future_promise_base<T> {
 
 template <> struct future_promise<void> : future_promise_base<void> {
     future<void> get_return_object();
-    void return_void()
+    void return_void() noexcept
     {
-        result.set_value();
     }
 };
 
@@ -496,7 +495,6 @@ template <class T, class A> detached await_into(awaited<T> *shared, A awaitable)
     {
         if constexpr (std::is_void_v<T>) {
             co_await static_cast<A &&>(awaitable);
-            shared->result.set_value();
         } else {
             shared->result.set_value(co_await static_cast<A &&>(awaitable));
         }

@@ -120,7 +120,6 @@ public:
         {
             if constexpr (std::is_void_v<T>) {
                 std::invoke(std::forward<F>(f), std::forward<A>(args)...);
-                value_.emplace();
             } else if constexpr (std::is_reference_v<T>) {
                 auto &&referred = std::invoke(std::forward<F>(f), std::forward<A>(args)...);
                 value_.emplace(referred);

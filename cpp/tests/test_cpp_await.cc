@@ -76,6 +76,33 @@ void stackless_coroutines_wait_for_time_and_each_other()
     });
 }
 
+void a_wait_outside_of_tasks_throws()
+{
+    auto waits = []() -> future<void> { co_await aco::co::sleep_for(1ms); };
+    auto failed = waits();
+    CHECK(failed.done());
+    aco::run([&] { CHECK_FAILS(std::errc::operation_not_permitted, failed.get()); });
+}
+
+/* What co_await waits with lives to the end of the expression, and the task that resumed the
+ * coroutine does not. */
+future<void> waits_twice_and_spawns(bool &has_run)
+{
+    aco::task<void> t;
+    (co_await aco::co::sleep_for(1ms), co_await aco::co::sleep_for(1ms),
+     t = spawn([&] { has_run = true; }));
+    co_await t;
+}
+
+void waits_of_one_expression_leave_other_tasks_alone()
+{
+    aco::run([] {
+        bool has_run = false;
+        waits_twice_and_spawns(has_run).get();
+        CHECK(has_run);
+    });
+}
+
 /* A coroutine that begins at once, and is destroyed with its owner. */
 struct owned {
     struct promise_type {
@@ -426,6 +453,8 @@ int main(int argc, char **argv)
     const test tests[] = {
         T(stackless_coroutines_wait_for_tasks),
         T(stackless_coroutines_wait_for_time_and_each_other),
+        T(a_wait_outside_of_tasks_throws),
+        T(waits_of_one_expression_leave_other_tasks_alone),
         T(a_stackless_coroutine_may_be_destroyed_while_it_waits),
         T(a_future_can_be_waited_for_again),
         T(misuse_of_futures_and_waits_is_told),

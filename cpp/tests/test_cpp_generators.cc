@@ -5,6 +5,7 @@
 #include <array>
 #include <cfenv>
 #include <cmath>
+#include <fstream>
 #include <numeric>
 #include <thread>
 #include <vector>
@@ -502,6 +503,29 @@ struct iterates_at_the_end {
     }
 } in_static_destructor;
 
+/* The size of the address space, in MiB. */
+long size_of_memory()
+{
+    long ct_pages = 0;
+    std::ifstream("/proc/self/statm") >> ct_pages;
+    return ct_pages * sysconf(_SC_PAGESIZE) >> 20;
+}
+
+void a_thread_frees_its_stacks_at_its_end()
+{
+    auto make_threads = [](int ct) {
+        for (int i = 0; i < ct; i++) {
+            std::thread([] {
+                aco::coroutine co([] { aco_yield(); });
+                co.resume();
+            }).join();
+        }
+        return size_of_memory();
+    };
+    long before = make_threads(10);
+    CHECK(make_threads(40) < before + 20); /* each has a slab of at least 1 MiB */
+}
+
 void iterates_in_destructors_at_the_end_of_a_thread()
 {
     std::thread([] {
@@ -597,6 +621,7 @@ int main(int argc, char **argv)
         T(exception_of_a_nested_one_leaves_its_yield),
         T(is_a_range),
         T(is_resumed_by_whoever_runs),
+        T(a_thread_frees_its_stacks_at_its_end),
         T(iterates_in_destructors_at_the_end_of_a_thread),
         T(has_the_rounding_of_who_resumes_it),
         T(may_wait_in_a_task),

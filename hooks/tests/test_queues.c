@@ -62,8 +62,9 @@ static void end(beside_t *beside)
     CHECK(is_task ? aco_join(beside->task, NULL) == 0 : pthread_join(beside->thread, NULL) == 0);
 }
 
-/* Runs `fn`, which asks, in a thread and in a task, and compares the answers. */
-static void compare(void *(*fn)(void *))
+/* Runs `fn`, which asks, in a thread and in a task. Returns the number of the first answer that
+ * differs, or -1. */
+static int ask_both(void *(*fn)(void *))
 {
     pthread_t thread;
     memset(answers, 0, sizeof(answers));
@@ -79,9 +80,22 @@ static void compare(void *(*fn)(void *))
     for (size_t i = 0; i < ARRAY_SZ(answers[0]); i++) {
         const answer_t *a = &answers[0][i], *b = &answers[1][i];
         if (a->result != b->result || a->error != b->error) {
-            fail_msg("call %zu: thread %ld, errno %d; task %ld, errno %d", i, a->result, a->error,
-                     b->result, b->error);
+            return (int)i;
         }
+    }
+    return -1;
+}
+
+/* On a busy machine, what is beside the caller may come first: then a difference does not repeat. */
+static void compare(void *(*fn)(void *))
+{
+    int i = 0;
+    for (int ct = 0; ct < 3 && (i = ask_both(fn)) >= 0; ct++) {
+    }
+    if (i >= 0) {
+        const answer_t *a = &answers[0][i], *b = &answers[1][i];
+        fail_msg("call %d: thread %ld, errno %d; task %ld, errno %d", i, a->result, a->error,
+                 b->result, b->error);
     }
 }
 

@@ -50,7 +50,9 @@ GOAL = 98.0  # percent
 
 COMPILE = ["-std=gnu99", "-pthread", "-Werror=implicit-function-declaration",
            "-Werror=implicit-int", "-Werror=int-conversion", "-Werror=incompatible-pointer-types"]
-COMPILE_CXX = ["-std=c++20", "-pthread", "-w", "-DWITH_ASIO", "-Icpp/tests"]
+# Without the trap, g++ takes the way to the end of a function without its "return" for dead.
+COMPILE_CXX = ["-std=c++20", "-pthread", "-w", "-DWITH_ASIO", "-Icpp/tests", "-fsanitize=return",
+               "-fsanitize-undefined-trap-on-error"]
 PLAIN = ["-O1", "-g"]
 STRESS = ["-O2", "-DACO_CONFIG_STRESS", "-DACO_CONFIG_SHARE_FPU_MXCSR_ENV"]
 
