@@ -91,10 +91,28 @@ memcheck_is_clean() {
     grep -q "ERROR SUMMARY: $( ((expected == 0)) && echo '0 ')" "$report"
 }
 
+# The tests of cmocka that skipped themselves in a run, each with the reason that tests/skips has.
+list_skips() {
+    local name=$1 log=$2
+    awk -F ' *[|] *' -v name="$name" '
+        FILENAME == ARGV[1] && /^[^ #]/ {
+            is_here = $1 == "any"
+            for (i = split($1, words, " "); i > 0; i--)
+                is_here = is_here || index(name, words[i])
+            reason = $2
+        }
+        FILENAME == ARGV[1] && /^ / && is_here { sub(/^ */, ""); reasons[$0] = reason }
+        /^\[  SKIPPED \] [A-Za-z0-9_]+$/ && !seen[$0]++ {
+            sub(/.* /, "")
+            print $0 ": " ($0 in reasons ? reasons[$0] : "NO REASON in tests/skips")
+        }' tests/skips "$log"
+}
+
 # Runs a test and writes a line with its result; the output, too, of one that failed. A line of
-# $TIMES has the seconds that it took, and those of processors.
+# $TIMES has the seconds that it took, and those of processors. After -i all, each test of cmocka that
+# skips itself needs a reason.
 run_test() {
-    local name log seconds status=0 expected words TIMEFORMAT='%1R %1U %1S'
+    local name log seconds status=0 expected words skips TIMEFORMAT='%1R %1U %1S'
     name=${1#output/}
     log=$LOGS/${name//[\/ ]/.}
     rm -f "$log" "$log.memcheck"
@@ -104,7 +122,11 @@ run_test() {
     seconds=$({ time timeout --kill-after=5 "$TIMEOUT" "${COMMAND[@]}" \
         > "$log" 2>&1 < /dev/null; } 2>&1) || status=$?
     printf '%s %s\n' "$seconds" "$name" >> "$TIMES"
-    if ((status == expected)) && memcheck_is_clean "$log.memcheck" "$expected"; then
+    skips=$(list_skips "$name" "$log")
+    printf '%s' "${skips:+$skips$'\n'}" >> "$SKIPS"
+    if [[ -n $INSTALLED && $skips == *': NO REASON'* ]]; then
+        printf 'FAILED   %-70s skips tests\n%s\n' "${name#tests/}" "$skips"
+    elif ((status == expected)) && memcheck_is_clean "$log.memcheck" "$expected"; then
         printf 'passed   %-70s %6s s\n' "${name#tests/}" "${seconds%% *}"
         grep 'not tested' "$log" >> "$UNTESTED" || true
     elif ((status == SKIPPED)); then
@@ -245,11 +267,19 @@ tell_untested() {
         s/^ *[0-9]+/ /'
 }
 
+# Counts the tests of cmocka that skipped themselves, and says why.
+tell_skips() {
+    [[ -s $SKIPS ]] || return 0
+    printf '\n%d times a test of a program skipped itself:\n' "$(wc -l < "$SKIPS")"
+    LC_ALL=C sort "$SKIPS" | uniq -c
+}
+
 run_once() {
     local results=$TMP/results tests=$TMP/tests listed passed failed skipped
     list_tests "$@" > "$tests"
     tell_duration < "$tests"
     : > "$UNTESTED"
+    : > "$SKIPS"
     : > "$TIMES"
     cut -f 2 "$tests" | run_tests | tee "$results"
     listed=$(wc -l < "$tests")
@@ -258,6 +288,7 @@ run_once() {
     skipped=$(grep -c '^skipped ' "$results" || true)
     tell_times
     tell_untested
+    tell_skips
     if ((passed + failed == 0)); then
         printf 'FAILED: no test was executed%s\n' "${*:+ (none matches $*)}"
         failed=1
@@ -348,11 +379,13 @@ LOGS=$(realpath "$OUTPUT/logs") PROCESSORS=$(nproc)
 # One more at a time, since many tests wait.
 JOBS=$((PROCESSORS + 1))
 mkdir -p "$LOGS"
-UNTESTED=$TMP/untested TIMES=$TMP/times PROGRAMS=$OUTPUT/.built
+UNTESTED=$TMP/untested SKIPS=$TMP/skips TIMES=$TMP/times PROGRAMS=$OUTPUT/.built
 CC=$(in_one_word "${CC:-gcc}") CXX=$(in_one_word "${CXX:-g++}")
 export TMP CC CXX
 M32=$(grep -m 1 -o '\.\.m32\.' "$OUTPUT/.built" || true)
 export M32 OPTIONS=${without[*]} INSTALLED=$installed
+# glibc fills what malloc() returns and what free() takes, for tests to fail that read it.
+export MALLOC_PERTURB_=165
 
 # All tests, for test_ci.sh.
 list_tests all | cut -f 2 > "$OUTPUT/.tests"

@@ -9,7 +9,6 @@
 #include "harness.h"
 
 #include <dlfcn.h>
-#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -19,14 +18,6 @@
 #define CHILD_TEXT_SZ 16384 /* bytes of a child's stderr; more is a failure anyway */
 
 /* ==== Instance ================================================================================ */
-
-/* Makes new blocks look like used ones, so that a field that is never set is seen. */
-#ifdef M_PERTURB /* not every libc can do so */
-__attribute__((constructor)) static void make_blocks_dirty(void)
-{
-    mallopt(M_PERTURB, 0x5a);
-}
-#endif
 
 int make_instance(void **state)
 {

@@ -3,11 +3,12 @@
 #
 # The runners, in a copy of what they need: they do what they can where packages are missing, list
 # what they leave out, start the longest test first, and can fail: for a failing test, no test at
-# all, and words that they don't know. They build where OUTPUT says, too.
+# all, words that they don't know, and, after -i all, a test that skips itself for no reason of a
+# list. malloc() fills memory for all tests. They build where OUTPUT says, too.
 #
 # seconds: 30
 set -euo pipefail
-unset OUTPUT
+unset OUTPUT MALLOC_PERTURB_
 : "${CC:=gcc}" "${CXX:=g++}"
 trap 'echo "line $LINENO: $BASH_COMMAND: failed"' ERR
 
@@ -45,7 +46,7 @@ stub() {
 mkdir "$PROJECT"/{tests,tools}
 cp make.sh test.sh aco*.[chS] test_aco_*.c "$PROJECT"
 cp tools/{dependencies*,warnings} "$PROJECT/tools"
-cp tests/{arguments,fails_on_purpose.sh,harness.[ch],test_status.c} "$PROJECT/tests"
+cp tests/{arguments,fails_on_purpose.sh,harness.{c,h,sh},skips,test_status.c} "$PROJECT/tests"
 cd "$PROJECT"
 sed -i '/ fetch_/d; /^#/!{/| all$/!s/^[^|]*|/false |/}' tools/dependencies
 export CFLAGS=-O0
@@ -110,7 +111,70 @@ if echo 'int main(void) { return 0; }' | "$CC" -x c - -lcmocka -o "$BIN/program"
     printf 'test_status | no-such-test | no-such-test\ntest_status | | \n' > tests/arguments
     expect 0 'test_status..no_valgrind.shareFPUenv no-such-test ' bash test.sh quick
     must_say '^8 passed, 0 failed, 0 skipped$'
+
+    # Tests that skip themselves, with a reason and without; and memory that malloc() has filled.
+    cat > tests/test_new.c << 'END'
+#include "tests/harness.h"
+#include <stdlib.h>
+
+static void is_listed(void **state)
+{
+    (void)state;
+    skip();
+}
+
+static void is_not(void **state)
+{
+    (void)state;
+    if (STRESS) {
+        skip();
+    }
+}
+
+static void memory_is_filled(void **state)
+{
+    char *memory = (char *)malloc(1000);
+    (void)state;
+    ESCAPE(memory);
+#ifdef __GLIBC__
+    assert_int_not_equal(memory[500], 0);
+#endif
+    free(memory);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(is_listed),
+        cmocka_unit_test(is_not),
+        cmocka_unit_test(memory_is_filled),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+END
+    printf '%s\n' 'no_such_build test_new..no | reason' '    is_listed' 'no_such_build | other' \
+        '    is_listed' '    is_not' 'any | it never does' '    memory_is_filled' > tests/skips
+    expect 0 '^4 passed, 0 failed, 0 skipped$' bash test.sh test_new
+    must_say '^6 times a test of a program skipped itself:$'
+    must_say '^ *4 is_listed: reason$'
+    must_say '^ *2 is_not: NO REASON in tests/skips$'
+    cp tools/dependencies "$BIN/kept"
+    sed -i 's/^[^#|]*|/true |/' tools/dependencies # all is there
+    AFTER_ALL=(bash test.sh -i -o no-m32 -o no-valgrind -o no-qemu -o no-musl all test_new)
+    expect 1 '^2 passed, 2 failed, 0 skipped$' "${AFTER_ALL[@]}"
+    must_say '^FAILED .*test_new..no_valgrind.shareFPUenv.stress .* skips tests$'
+    must_say '^passed .*test_new..no_valgrind.standaloneFPUenv '
+    printf '%s\n' 'stress | another' '    is_not' >> tests/skips
+    expect 0 '^4 passed, 0 failed, 0 skipped$' "${AFTER_ALL[@]}"
+    must_say '^ *2 is_not: another$'
+    mv "$BIN/kept" tools/dependencies
+    rm tests/test_new.c
 fi
+printf '%s\n' '. tests/harness.sh' '((MALLOC_PERTURB_)) && echo filled' \
+    'must "no program" printf "[  SKIPPED ] is_listed\n"' > tests/test_filled.sh
+expect 0 '^filled$' env -u MALLOC_PERTURB_ bash tests/test_filled.sh
+must_say '^\[  SKIPPED \] is_listed$'
+rm tests/test_filled.sh
 
 # ---- Failures ------------------------------------------------------------------------------------
 

@@ -68,6 +68,7 @@ run_test() {
         cat "$TMP/said" "$TMP/report."* >&2
         fail "$*: $source"
     fi
+    tell_skips
 }
 
 run_build() {

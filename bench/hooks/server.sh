@@ -12,6 +12,7 @@
 . tests/harness.sh >/dev/null
 # shellcheck source=hooks/tests/real/servers.sh
 . hooks/tests/real/servers.sh
+unset MALLOC_PERTURB_ # it takes time
 
 declare -rA SERVERS=([blpop]=redis [pg]=pg [mariadb]=mariadb [http]=nginx [https]=nginx)
 ulimit -Sn "$(ulimit -Hn)"
