@@ -915,11 +915,12 @@ static void *makes_many_sharing(void *arg)
     return arg;
 }
 
-/* Sanitizers and other libcs keep freed memory as they like. */
+/* Sanitizers, memcheck and other libcs keep freed memory as they like. */
 static void idle_copies_are_given_back(void **state)
 {
     (void)state;
-#if !defined(__GLIBC__) || defined(ACO_USE_ASAN) || defined(ACO_USE_TSAN) || defined(EMULATED)
+#if !defined(__GLIBC__) || defined(ACO_USE_ASAN) || defined(ACO_USE_TSAN) ||                       \
+    defined(ACO_USE_VALGRIND) || defined(EMULATED)
     (void)makes_many_sharing;
     skip();
 #else
