@@ -18,6 +18,7 @@
 #include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -153,6 +154,10 @@ static void *is_coroutine(void *arg)
         uint64_t before = aco_i_ct_switches();
         CHECK(make_call(i, 1) == 1 && aco_i_ct_switches() == before);
     }
+    struct pollfd nothing = {ends[1], POLLIN, 0};
+    aco_yield();
+    uint64_t before = aco_i_ct_switches();
+    CHECK(poll(&nothing, 1, 0) == 0 && aco_i_ct_switches() == before);
     CHECK(makes_connection(0) && makes_connection(1));
     aco_i_running_task()->is_coroutine = 0;
     close_all();
@@ -163,6 +168,31 @@ static void calls_of_coroutines_let_others_go_on(void **state)
 {
     (void)state;
     run_tasks(is_coroutine, NULL);
+}
+
+/* ==== Errors of sockets ====================================================================== */
+
+/* An error that is pending comes before messages. */
+static void *receives_an_error(void *arg)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t sz = sizeof(address);
+    int closed = socket(AF_INET, SOCK_DGRAM, 0), fd = socket(AF_INET, SOCK_DGRAM, 0);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    CHECK(bind(closed, (struct sockaddr *)&address, sz) == 0);
+    CHECK(getsockname(closed, (struct sockaddr *)&address, &sz) == 0 && close(closed) == 0);
+    CHECK(connect(fd, (struct sockaddr *)&address, sz) == 0 && send(fd, "x", 1, 0) == 1);
+    messages.msg_hdr = message;
+    CHECK_FAILS(recvmmsg(fd, &messages, 1, 0, NULL), ECONNREFUSED);
+    CHECK_FAILS(recvmmsg(fd, &messages, 1, MSG_DONTWAIT, NULL), EAGAIN);
+    CHECK(close(fd) == 0);
+    return arg;
+}
+
+static void errors_of_sockets_are_received(void **state)
+{
+    (void)state;
+    run_tasks(receives_an_error, NULL);
 }
 
 /* ==== Calls that know the size of a buffer =================================================== */
@@ -232,6 +262,19 @@ static void checked_calls_wait_and_check(void **state)
     }
 }
 
+/* ==== System calls of the hooks ============================================================== */
+
+long own_syscall(long number, ...) __asm__("aco_i_syscall");
+
+static void own_system_calls_have_results_and_errors(void **state)
+{
+    (void)state;
+    ct_failed = 0;
+    CHECK(own_syscall(SYS_getpid) == getpid());
+    CHECK_FAILS(own_syscall(SYS_close, -1L), EBADF);
+    assert_int_equal(ct_failed, 0);
+}
+
 /* ==== Yielding =============================================================================== */
 
 static int ct_turns;
@@ -266,7 +309,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_of_coroutines_let_others_go_on),
+        cmocka_unit_test(errors_of_sockets_are_received),
         cmocka_unit_test(checked_calls_wait_and_check),
+        cmocka_unit_test(own_system_calls_have_results_and_errors),
         cmocka_unit_test(tasks_yield_to_each_other),
     };
     alarm(100);

@@ -396,6 +396,7 @@ static void *asks(void *answers_of_one)
     ASK(SYS_ppoll, &polled, 1, &none, &set, 7);
     ASK(SYS_ppoll, &polled, 1, &wrong, NULL, 8);
     ASK(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &wrong, NULL);
+    ASK(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &none, NULL);
     ASK(SYS_nanosleep, &none, NULL);
     ASK(SYS_close, 12345);
     ASK(123456);

@@ -516,11 +516,32 @@ static void *opens_fifo(void *arg)
     CHECK(fd >= 0 && fcntl(fd, F_GETFL) == (O_RDONLY | (fcntl(fd, F_GETFL) & ~O_NONBLOCK)));
     CHECK(read(fd, text, 5) == 5 && read(fd, text, 5) == 0);
     CHECK(close(fd) == 0);
-    aco_within(1)
+    return arg;
+}
+
+static int count_open(void)
+{
+    int ct = 0;
+    for (int fd = 0; fd < 1000; fd++) {
+        ct += fcntl(fd, F_GETFD) >= 0;
+    }
+    return ct;
+}
+
+/* The helper opens it when the other end is there, and closes it again. */
+static void *opens_fifo_too_late(void *arg)
+{
+    int before = count_open();
+    aco_within(3 * MS)
     {
         CHECK_FAILS(open(fifo, O_RDONLY | O_CLOEXEC), ETIMEDOUT);
     }
-    CHECK(close(open(fifo, O_RDWR)) == 0); /* lets the helper go on */
+    int fd = open(fifo, O_RDWR | O_CLOEXEC);
+    aco_sleep(5 * MS);
+    for (int i = 0; i < 10000 && count_open() != before + 1; i++) {
+        aco_sleep(MS / 10);
+    }
+    CHECK(close(fd) == 0 && count_open() == before);
     return arg;
 }
 
@@ -630,6 +651,7 @@ static void test_fifo(void **state)
     assert_int_equal(unlink(fifo), 0);
     assert_int_equal(mkfifo(fifo, 0600), 0);
     run_tasks(opens_fifo, NULL);
+    run_tasks(opens_fifo_too_late, NULL);
     run_tasks(opens_fifo_often, NULL);
     run_tasks(fills_fifo, NULL);
     assert_int_equal(unlink(fifo), 0);
