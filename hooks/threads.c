@@ -7,6 +7,7 @@
  */
 #include "waiting.h"
 
+#include <dlfcn.h>
 #include <signal.h>
 
 HOOKS_OF(threads);
@@ -244,17 +245,61 @@ static int is_once_watched(const void *once)
     return 0;
 }
 
-/* Tasks wait here, not in libc, while another task of their thread is in the function. */
-HOOK(int, pthread_once, (pthread_once_t * once, void (*fn)(void)), (once, fn), EAGAIN)
+/* libstdc++ leaves in these what std::call_once() calls. They belong to the kernel's thread, and
+ * other tasks set them while one waits. NULL: `fn` is not of libstdc++. */
+typedef struct {
+    void **callable, **call;
+} of_libstdcxx_t;
+
+static of_libstdcxx_t find_in(void *library)
+{
+    return (of_libstdcxx_t){(void **)dlsym(library, "_ZSt15__once_callable"),
+                            (void **)dlsym(library, "_ZSt11__once_call")};
+}
+
+/* A library that was loaded for another one alone is found by its name. */
+static of_libstdcxx_t find_variables(const void *fn)
+{
+    Dl_info info;
+    if (dladdr(fn, &info) == 0 || info.dli_sname == NULL ||
+        strcmp(info.dli_sname, "__once_proxy") != 0) {
+        return (of_libstdcxx_t){NULL, NULL};
+    }
+    of_libstdcxx_t variables = find_in(RTLD_DEFAULT);
+    void *library = variables.call == NULL ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    if (library != NULL) {
+        variables = find_in(library);
+        dlclose(library);
+    }
+    return variables;
+}
+
+static void wait_for_once(pthread_once_t *once, const void *fn)
 {
     static const lockable_t kind = {try_once, is_once_watched, 1, FOR_MUTEX};
     static const limit_t never;
-    if (!is_in_task() || (__atomic_load_n(once, __ATOMIC_ACQUIRE) & ONCE_DONE) != 0) {
-        return real_pthread_once(once, fn);
-    }
+    of_libstdcxx_t variables = find_variables(fn);
+    int is_found = variables.callable != NULL && variables.call != NULL;
+    void *callable = is_found ? *variables.callable : NULL;
+    void *call = is_found ? *variables.call : NULL;
     aco_shielded
     {
         aco_i_obtain(&kind, once, &never);
+    }
+    if (is_found) {
+        *variables.callable = callable;
+        *variables.call = call;
+    }
+}
+
+/* Tasks wait here, not in libc, while another task of their thread is in the function. */
+HOOK(int, pthread_once, (pthread_once_t * once, void (*fn)(void)), (once, fn), EAGAIN)
+{
+    if (!is_in_task() || (__atomic_load_n(once, __ATOMIC_ACQUIRE) & ONCE_DONE) != 0) {
+        return real_pthread_once(once, fn);
+    }
+    if (try_once(once) != 0) {
+        wait_for_once(once, (const void *)(uintptr_t)fn);
     }
     int error = real_pthread_once(once, fn);
     released(once);
