@@ -60,20 +60,19 @@ static __thread struct {
 
 /* ==== The list =============================================================================== */
 
-/* Beginnings of names of files. */
-static const char *const of_the_loop[] = {
-    "libc.so.", "ld-linux", "ld.so",    "libstdc++", "libc++",      "libgcc_s",  "libunwind",
-    "libasan",  "libtsan",  "libubsan", "liblsan",   "libclang_rt", "libpthread"};
+/* Beginnings of names of files, each list ends with NULL. */
+static const char *const sanitizers[] = {"libasan", "libtsan",     "libubsan",
+                                         "liblsan", "libclang_rt", NULL};
+static const char *const runtimes[] = {"libc.so.", "ld-linux",  "ld.so",      "libstdc++", "libc++",
+                                       "libgcc_s", "libunwind", "libpthread", NULL};
 
-static int has_name_of_loop(const char *path)
+static int has_name_of(const char *const *names, const char *path)
 {
     const char *slash = strrchr(path, '/'), *file = slash == NULL ? path : slash + 1;
-    for (size_t i = 0; i < sizeof(of_the_loop) / sizeof(of_the_loop[0]); i++) {
-        if (strncmp(file, of_the_loop[i], strlen(of_the_loop[i])) == 0) {
-            return 1;
-        }
+    while (*names != NULL && strncmp(file, *names, strlen(*names)) != 0) {
+        names++;
     }
-    return 0;
+    return *names != NULL;
 }
 
 /* Whether an object has an address in one of its segments. */
@@ -92,18 +91,19 @@ static int has_address(const struct dl_phdr_info *info, const void *address)
 static int is_of_loop(const struct dl_phdr_info *info)
 {
     const char *path = info->dlpi_name[0] != '\0' ? info->dlpi_name : program_invocation_name;
-    return has_name_of_loop(info->dlpi_name) || has_address(info, &modules) ||
-           has_address(info, modules.allocator) ||
+    return has_name_of(sanitizers, info->dlpi_name) || has_name_of(runtimes, info->dlpi_name) ||
+           has_address(info, &modules) || has_address(info, modules.allocator) ||
            aco_i_is_file_listed("ACO_PTHREADS_SHARE_TLS", path);
 }
 
-/* Keys and variables of a library belong to the same thread. */
+/* Keys and variables of a library belong to the same thread, except that the C++ runtime keeps in
+ * keys what a thread does at its end. */
 EARLY int aco_i_has_own_keys(const void *address)
 {
     Dl_info of_caller, of_malloc;
     void *allocator = dlsym(RTLD_DEFAULT, "malloc");
     return !aco_i_is_ours(address) && dladdr(address, &of_caller) != 0 &&
-           !has_name_of_loop(of_caller.dli_fname) &&
+           !has_name_of(sanitizers, of_caller.dli_fname) &&
            (dladdr(allocator, &of_malloc) == 0 || of_caller.dli_fbase != of_malloc.dli_fbase) &&
            !aco_i_is_listed("ACO_PTHREADS_SHARE_TLS", address);
 }
