@@ -143,7 +143,7 @@ REPLACE(int, pthread_setaffinity_np, (pthread_t id, size_t sz, const cpu_set_t *
     CPU_ZERO(&allowed);
     memcpy(&thread->processors, &allowed, sizeof(allowed));
     memcpy(&thread->processors, set, known);
-    sched_getaffinity(0, sizeof(allowed), &allowed);
+    sched_getaffinity(getpid(), sizeof(allowed), &allowed);
     CPU_AND(&allowed, &allowed, &thread->processors);
     return CPU_COUNT(&allowed) == 0 ? EINVAL : 0;
 }
@@ -153,7 +153,7 @@ REPLACE(int, pthread_getaffinity_np, (pthread_t id, size_t sz, cpu_set_t *set), 
 {
     const thread_t *thread = aco_i_handle_of(id);
     if (thread == NULL || CPU_COUNT(&thread->processors) == 0) {
-        return thread == NULL || sched_getaffinity(0, sz, set) == 0
+        return thread == NULL || sched_getaffinity(getpid(), sz, set) == 0
                    ? thread == NULL ? real_pthread_getaffinity_np(id, sz, set) : 0
                    : errno;
     }

@@ -10,6 +10,7 @@
  *   attributes.c  names, stacks, scheduling
  *   points.c      cancelling, and the functions that it ends
  *   signals.c     masks and signals
+ *   numbers.c     calls that name threads by numbers
  *   barriers.c    barriers; system_calls.c: syscall()
  *   settings.c    variables of the environment
  *
@@ -68,6 +69,7 @@ typedef struct thread_s {
     int wake_fd;               /* an eventfd, while it waits for signals, plus 1 */
     char cancel_state, cancel_type, is_cancelled;
     int policy, priority;
+    int nice; /* added to the process's */
     cpu_set_t processors;
     locale_t locale;
 
@@ -146,6 +148,12 @@ HIDDEN void aco_i_begin_signals(thread_t *thread, const thread_t *creator);
 
 /* Lets the running thread's loop have the signals of the process that the thread does not block. */
 HIDDEN void aco_i_take_signals(const thread_t *thread);
+
+/* ---- numbers.c ---- */
+
+/* The thread that a call of the kernel concerns by its number; NULL: it is for the kernel. */
+HIDDEN thread_t *aco_i_named_thread(long number, const args_t *args);
+HIDDEN long aco_i_call_by_number(thread_t *thread, long number, const args_t *args);
 
 /* ---- settings.c ---- */
 

@@ -309,6 +309,7 @@ static thread_t *new_thread(const pthread_attr_t *attributes, start_t fn, void *
     thread->arg = arg;
     if (creator != NULL) {
         memcpy(thread->name, creator->name, NAME_SZ);
+        thread->nice = creator->nice;
     } else {
         prctl(PR_GET_NAME, thread->name);
     }
