@@ -2,17 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Threads of programs that know nothing of aco are tasks, and the programs do what they do with
-# threads of the kernel: own: programs of this folder; servers: those of the distribution, with
-# load; python: CPython's own tests.
+# threads of the kernel: own: programs of this folder; languages: those in C++20 and Rust, and with
+# GLib; servers: those of the distribution, with load; python: CPython's own tests.
 #
-# parts: own servers python
-# seconds: 10 15 40
+# parts: own languages servers python
+# seconds: 10 40 15 40
 # user: own
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
 
 [[ -f "$OUTPUT/libaco_pthreads.so" ]] || skip "there is no libaco_pthreads.so"
-[[ ${1:-own} == own || " $OPTIONS " != *" no-servers "* ]] ||
+[[ ${1:-own} == own || $1 == languages || " $OPTIONS " != *" no-servers "* ]] ||
     skip "servers are left out (-o no-servers)"
 
 read -ra COMPILER <<<"$CC"
@@ -150,6 +150,59 @@ test_own() {
     echo "own programs do the same with tasks"
 }
 
+# ---- Languages ---------------------------------------------------------------------------------
+
+# both_with PROGRAM: with as many loops as there are processors, and with one.
+both_with() {
+    both 60 "$1"
+    ACO_PTHREADS_LOOPS=1 both 60 "$1"
+}
+
+# With a C++ runtime of its own, too, whose thread-local variables are the program's.
+test_cxx20() {
+    local compiler options
+    for compiler in g++ clang++; do
+        for options in -O0 "-O2 -static-libstdc++ -rdynamic"; do
+            # shellcheck disable=SC2086 # several words
+            must "cxx20.cc does not build" "$compiler" -std=c++20 -g -Wall -Wextra $options \
+                "$FOLDER/cxx20.cc" -o "$TMP/cxx20" -pthread
+            both_with "$TMP/cxx20"
+        done
+    done
+    echo "C++20 does the same with tasks"
+}
+
+test_glib() {
+    local flags libs compiler
+    read -ra flags <<<"$(pkg-config --cflags glib-2.0)"
+    read -ra libs <<<"$(pkg-config --libs glib-2.0)"
+    for compiler in gcc clang; do
+        must "glib.c does not build" "$compiler" -std=gnu11 -O2 -g -Wall -Wextra "${flags[@]}" \
+            "$FOLDER/glib.c" -o "$TMP/glib" "${libs[@]}" -pthread
+        both_with "$TMP/glib"
+    done
+    echo "GLib does the same with tasks"
+}
+
+test_rust() {
+    local options
+    for options in "-C opt-level=0" "-C opt-level=2"; do
+        # shellcheck disable=SC2086 # several words
+        must "standard.rs does not build" rustc --edition 2021 -g $options -D warnings \
+            "$FOLDER/standard.rs" -o "$TMP/standard"
+        both_with "$TMP/standard"
+    done
+    echo "Rust does the same with tasks"
+}
+
+test_languages() {
+    need g++:g++ clang++:clang rustc:rustc pkg-config:pkg-config
+    pkg-config --exists glib-2.0 || lack "there is no GLib: apt-get install libglib2.0-dev"
+    test_cxx20
+    test_glib
+    test_rust
+}
+
 # ---- Servers -----------------------------------------------------------------------------------
 
 # start PORT COMMAND...: a server in the background, until it answers.
@@ -248,6 +301,6 @@ test_python() {
 }
 
 case ${1:-own} in
-own | servers | python) "test_${1:-own}" ;;
+own | languages | servers | python) "test_${1:-own}" ;;
 *) fail "no such part: $1" ;;
 esac
