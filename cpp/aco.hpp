@@ -9,7 +9,8 @@
  *   group.hpp      group, when_all, when_any, when_some
  *   sync.hpp       mutex, shared_mutex, condition_variable, semaphore, latch, once_flag, task_local
  *   channel.hpp    channel
- *   await.hpp      C++20: co_await of tasks, channels, time and descriptors; await, future
+ *   future.hpp     promise, future, shared_task
+ *   await.hpp      C++20: co_await of tasks, futures, channels, time and descriptors; await
  *   asio.hpp       use_task, for Boost.Asio: included here if an Asio header comes before
  *
  * Rules
@@ -30,6 +31,7 @@
 
 #include "aco/channel.hpp"
 #include "aco/coroutine.hpp"
+#include "aco/future.hpp"
 #include "aco/generator.hpp"
 #include "aco/group.hpp"
 #include "aco/sync.hpp"

@@ -104,7 +104,7 @@ complete() {
     if [[ $document == */cpp.md ]]; then
         printf '#include %s\n' '<utility>'
         grep -q boost "$1" || printf '#include %s\n' '"aco.hpp"'
-        printf '#include <%s>\n' cstdio memory optional shared_mutex stdexcept string vector
+        printf '#include <%s>\n' cstdio memory optional shared_mutex stdexcept string thread vector
         echo 'using namespace std::chrono_literals;'
         cat "$1"
         grep -q '^int main' "$1" || echo 'int main() { aco::run(first); }'

@@ -17,6 +17,7 @@
 #define ACO_AWAIT_HPP
 
 #include "channel.hpp"
+#include "future.hpp"
 #include "task.hpp"
 
 #include <atomic>
@@ -249,71 +250,19 @@ template <class F> auto call(F f)
 
 /* ==== Futures ================================================================================ */
 
-template <class T> class future;
-
 namespace detail {
 
-/* The state of a future: no waiter, a stackless coroutine or a task that waits, ended, or
- * dropped. */
-class future_state {
-    std::atomic<void *> waiter_{nullptr};
-    aco_semaphore_t ended_for_task_ = {};
-    static inline char ended_, dropped_, task_;
+/* Who waits is a stackless coroutine, which a coroutine that ends resumes itself. */
+struct coroutine_waiter : future_waiter {
+    std::coroutine_handle<> handle;
+    resumer by; /* resumes it where any thread may end the future */
 
-    /* false: the future has ended. */
-    bool enter(void *waiter)
+    static void wake(future_waiter *w)
     {
-        void *found = nullptr;
-        if (waiter_.compare_exchange_strong(found, waiter, std::memory_order_acq_rel)) {
-            return true;
-        }
-        if (found != &ended_) {
-            aco_i_fail("aco::future", aco_get_co(),
-                       "another one waits for it already: wait for a future once");
-        }
-        return false;
+        aco_unpark(static_cast<coroutine_waiter *>(w)->by.get());
     }
-
-public:
-    bool has_ended() const noexcept
+    explicit coroutine_waiter(std::coroutine_handle<> h) : future_waiter{wake}, handle(h)
     {
-        return waiter_.load(std::memory_order_acquire) == &ended_;
-    }
-    /* The wait of a stackless coroutine; false: the future has ended. */
-    bool wait(std::coroutine_handle<> h)
-    {
-        return enter(h.address());
-    }
-    /* The wait of a task. If it throws, the future has no waiter. */
-    void wait(const char *call)
-    {
-        if (!enter(&task_) || aco_semaphore_acquire(&ended_for_task_) == 0) {
-            return;
-        }
-        int error = errno;
-        void *found = &task_;
-        if (waiter_.compare_exchange_strong(found, nullptr, std::memory_order_acq_rel)) {
-            fail(call, error);
-        }
-        shielded([this] { aco_semaphore_acquire(&ended_for_task_); }); /* a release is due */
-    }
-    /* Drops the future; returns whether the caller must destroy its frame. */
-    bool drop() noexcept
-    {
-        return waiter_.exchange(&dropped_, std::memory_order_acq_rel) == &ended_;
-    }
-    /* Ends the future, and returns the coroutine to resume. `is_dropped`: the caller must destroy
-     * the frame. */
-    std::coroutine_handle<> end(bool *is_dropped) noexcept
-    {
-        void *waiter = waiter_.exchange(&ended_, std::memory_order_acq_rel);
-        *is_dropped = waiter == &dropped_;
-        if (waiter == &task_) {
-            aco_semaphore_release(&ended_for_task_);
-        }
-        return waiter == nullptr || waiter == &task_ || *is_dropped
-                   ? std::noop_coroutine()
-                   : std::coroutine_handle<>::from_address(waiter);
     }
 };
 
@@ -326,20 +275,35 @@ struct future_end {
     std::coroutine_handle<> await_suspend(std::coroutine_handle<P> ended) noexcept
     {
         bool is_dropped;
-        std::coroutine_handle<> next = ended.promise().end(&is_dropped);
+        future_waiter *waiter = ended.promise().end(&is_dropped);
         if (is_dropped) {
             ended.destroy();
+        } else if (waiter != nullptr && waiter->wake == coroutine_waiter::wake) {
+            return static_cast<coroutine_waiter *>(waiter)->handle;
+        } else if (waiter != nullptr) {
+            waiter->wake(waiter);
         }
-        return next;
+        return std::noop_coroutine();
     }
     void await_resume() noexcept
     {
     }
 };
 
-template <class T> struct future_promise_base : future_state {
-    outcome<T> result;
-
+template <class P, class T> struct future_promise_base : future_state<T> {
+    future_promise_base() : future_state<T>(release, false)
+    {
+    }
+    static void release(future_state<T> *state) noexcept
+    {
+        if (state->drop()) {
+            std::coroutine_handle<P>::from_promise(*static_cast<P *>(state)).destroy();
+        }
+    }
+    future<T> get_return_object()
+    {
+        return future<T>(this);
+    }
     std::suspend_never initial_suspend() noexcept
     {
         return {};
@@ -350,99 +314,82 @@ template <class T> struct future_promise_base : future_state {
     }
     void unhandled_exception() noexcept
     {
-        result.set_thrown(std::current_exception());
+        this->result.set_thrown(std::current_exception());
     }
 };
 
-template <class T> struct future_promise : future_promise_base<T> {
-    future<T> get_return_object();
+template <class T> struct future_promise : future_promise_base<future_promise<T>, T> {
     template <class U = T> void return_value(U &&value)
     {
         this->result.set_value(std::forward<U>(value));
     }
 };
 
-template <> struct future_promise<void> : future_promise_base<void> {
-    future<void> get_return_object();
+template <> struct future_promise<void> : future_promise_base<future_promise<void>, void> {
     void return_void() noexcept
     {
     }
 };
 
-} // namespace detail
-
-/*
- * The return type of a stackless coroutine, which begins at once. Another stackless coroutine can
- * wait for it by co_await, or a task by get(). If the future is destroyed instead, the coroutine
- * goes on alone, and its result or exception is dropped.
- */
-template <class T> class [[nodiscard]] future {
-    using handle = std::coroutine_handle<detail::future_promise<T>>;
-    handle handle_;
-    friend detail::future_promise<T>;
-
-    explicit future(handle h) : handle_(h)
-    {
-    }
-    detail::future_promise<T> &state() const
-    {
-        if (!handle_) {
-            aco_i_fail("aco::future", aco_get_co(), "it was moved from: use the one it moved to");
-        }
-        return handle_.promise();
-    }
+/* co_await of a future. */
+template <class T> class future_awaiter {
+    future_state<T> *state_;
+    std::optional<coroutine_waiter> waiter_;
 
 public:
-    using promise_type = detail::future_promise<T>;
-
-    future(future &&other) noexcept : handle_(std::exchange(other.handle_, nullptr))
+    explicit future_awaiter(future_state<T> *state) : state_(state)
     {
     }
-    future &operator=(future &&other) noexcept
+    future_awaiter(const future_awaiter &) = delete;
+    future_awaiter &operator=(const future_awaiter &) = delete;
+    ~future_awaiter()
     {
-        std::swap(handle_, other.handle_);
-        return *this;
-    }
-    ~future()
-    {
-        if (handle_ && handle_.promise().drop()) {
-            handle_.destroy();
+        if (waiter_) { /* the coroutine is destroyed while it waits */
+            state_->leave(&*waiter_);
         }
     }
-    bool done() const noexcept
-    {
-        return state().has_ended();
-    }
-    /* Waits, in a task, and returns or throws what the coroutine did. May be called once, and again
-     * if the wait has failed. */
-    T get()
-    {
-        state().wait("aco::future::get");
-        return state().result.take();
-    }
-
-    /* co_await */
     bool await_ready() const noexcept
     {
-        return done();
+        return state_->has_ended();
     }
     bool await_suspend(std::coroutine_handle<> h)
     {
-        return state().wait(h);
+        waiter_.emplace(h);
+        if (state_->is_promised) {
+            waiter_->by.set(aco_i_go_parked(resume_stackless, h.address()), "co_await of a future");
+        }
+        if (state_->enter(&*waiter_)) {
+            return true;
+        }
+        waiter_.reset();
+        return false;
     }
     T await_resume()
     {
-        return state().result.take();
+        if (waiter_) {
+            waiter_->by.clear();
+            waiter_.reset();
+        }
+        return state_->result.take();
     }
 };
 
-template <class T> future<T> detail::future_promise<T>::get_return_object()
+} // namespace detail
+
+template <class T> detail::future_awaiter<T> operator co_await(future<T> &f)
 {
-    return future<T>(std::coroutine_handle<future_promise>::from_promise(*this));
+    return detail::future_awaiter<T>(f.get_state());
 }
-inline future<void> detail::future_promise<void>::get_return_object()
+template <class T> detail::future_awaiter<T> operator co_await(future<T> &&f)
 {
-    return future<void>(std::coroutine_handle<future_promise>::from_promise(*this));
+    return detail::future_awaiter<T>(f.get_state());
+}
+
+/* co_await of a shared task takes a task while it waits. */
+template <class T> auto operator co_await(const shared_task<T> &t)
+{
+    return detail::call_awaiter_of<decltype(t.join())>([t]() -> decltype(auto) { return t.join(); },
+                                                       [](auto &) { return false; });
 }
 
 /* ==== Awaitables in a task =================================================================== */
@@ -566,5 +513,10 @@ template <class T> T await(future<T> &&f)
 
 ACO_I_END
 } // namespace aco
+
+/* A stackless coroutine that returns a future begins at once. */
+template <class T, class... A> struct std::coroutine_traits<aco::future<T>, A...> {
+    using promise_type = aco::detail::future_promise<T>;
+};
 
 #endif

@@ -175,6 +175,21 @@ public:
         }
 #endif
     }
+    /* As take(), but leaves the outcome as it is. */
+    auto peek() const -> std::conditional_t<std::is_void_v<T>, void,
+                                            std::add_lvalue_reference_t<std::add_const_t<T>>>
+    {
+#ifdef __cpp_exceptions
+        if (thrown_ != nullptr) {
+            std::rethrow_exception(thrown_);
+        }
+#endif
+        if constexpr (std::is_reference_v<T>) {
+            return value_->get();
+        } else if constexpr (!std::is_void_v<T>) {
+            return *value_;
+        }
+    }
     value_of<T> take_value()
     {
         if constexpr (std::is_void_v<T>) {
@@ -643,6 +658,15 @@ public:
     result end()
     {
         return std::move(remains(await_end()).outcome());
+    }
+    /* The result of a task that has ended and stays, or what it has thrown. */
+    decltype(auto) peek() const
+    {
+        return detail::stored<result>::at(aco_i_storage(task_)).peek();
+    }
+    void discard()
+    {
+        remains ended(await_end());
     }
     aco_task_t *valid(const char *call) const
     {

@@ -15,7 +15,7 @@
 
 compiles_cxx "$CXX" "$CXX" || tell_untested
 
-readonly TESTS=(test_cpp_generators test_cpp_tasks test_cpp_sync)
+readonly TESTS=(test_cpp_generators test_cpp_tasks test_cpp_sync test_cpp_futures)
 readonly MOST_SECONDS=1.5
 
 # try TEST CXX OPTION...
@@ -48,7 +48,7 @@ try_all() {
 # Each header compiles alone; the whole compiles in each dialect, and without exceptions and RTTI.
 check_headers() {
     local cxx=$1 header dialect
-    for header in cpp/aco/{base,coroutine,generator,task,group,sync,channel}.hpp; do
+    for header in cpp/aco/{base,coroutine,generator,task,group,sync,channel,future}.hpp; do
         echo "#include \"$header\"" >"$TMP/alone.cc"
         must "$cxx: $header alone" "$cxx" -std=c++17 -pedantic "${WARNINGS[@]}" "${INCLUDE[@]}" \
             -fsyntax-only "$TMP/alone.cc"

@@ -338,6 +338,68 @@ void stackless_coroutines_wait_for_descriptors()
     });
 }
 
+future<int> twice(aco::promise<int> &p)
+{
+    counted object;
+    co_return 2 * co_await p.get_future();
+}
+
+owned waits_for_promise(aco::promise<int> &p)
+{
+    counted object;
+    co_await p.get_future();
+    CHECK(false); /* it was destroyed */
+}
+
+void stackless_coroutines_wait_for_promises()
+{
+    aco::run([] {
+        aco::promise<int> later, before, fails;
+        before.set_value(4);
+        CHECK(twice(before).get() == 8);
+        auto value = twice(later);
+        std::thread([&] { later.set_value(21); }).join();
+        CHECK(!value.done() && value.get() == 42);
+        auto failed = twice(fails);
+        fails = aco::promise<int>();
+        CHECK_FAILS(std::errc::broken_pipe, failed.get());
+        for (int i = 0; i < 500; i++) { /* the end and the destructor may meet */
+            aco::promise<int> p;
+            std::atomic<bool> may_set{false};
+            std::thread sets([&] {
+                while (!may_set) {
+                }
+                p.set_value(1);
+            });
+            {
+                auto destroyed = waits_for_promise(p);
+                may_set = true;
+                for (std::atomic<int> k = 0; k < 20 * (i % 50); k++) {
+                }
+            }
+            sets.join();
+        }
+    });
+}
+
+future<std::size_t> size_of(aco::shared_task<std::string> t)
+{
+    const std::string &text = co_await t;
+    co_return text.size();
+}
+
+void stackless_coroutines_wait_for_shared_tasks()
+{
+    aco::run([] {
+        aco::shared_task<std::string> text = spawn([] {
+            aco::yield();
+            return std::string("text");
+        });
+        auto a = size_of(text), b = size_of(text);
+        CHECK(a.get() == 4 && b.get() == 4 && size_of(text).get() == 4);
+    });
+}
+
 /* An awaitable that knows nothing of aco: a thread of its own resumes it. */
 struct by_thread {
     int value;
@@ -461,6 +523,8 @@ int main(int argc, char **argv)
         T(a_future_is_never_lost),
         T(stackless_coroutines_use_channels),
         T(stackless_coroutines_wait_for_descriptors),
+        T(stackless_coroutines_wait_for_promises),
+        T(stackless_coroutines_wait_for_shared_tasks),
         T(tasks_wait_for_any_awaitable),
 #ifdef WITH_ASIO
         T(tasks_call_asio),

@@ -28,11 +28,10 @@ aco::future<int> one_more()
     co_return co_await answer() + 1;
 }
 
-/* A channel is what both sides of a promise share. */
-aco::future<void> greet(aco::channel<std::string> &promised)
+aco::future<void> greet(aco::future<std::string> promised)
 {
-    auto text = co_await aco::co::recv(promised);
-    std::printf("fulfilled from outside: %s\n", text->c_str());
+    std::string text = co_await promised;
+    std::printf("fulfilled from outside: %s\n", text.c_str());
 }
 
 aco::future<void> produce(aco::channel<int> &values)
@@ -50,9 +49,9 @@ int main()
     aco::run([] {
         std::printf("from a stackless coroutine: %d\n", answer().get());
         std::printf("awaited by another: %d\n", aco::await(one_more()));
-        aco::channel<std::string> promised(1);
-        auto greeting = greet(promised);
-        promised.send("hello");
+        aco::promise<std::string> promise;
+        auto greeting = greet(promise.get_future());
+        promise.set_value("hello");
         greeting.get();
         aco::channel<int> values;
         auto producer = produce(values);
