@@ -123,17 +123,9 @@ static aco_hooks_answer_t answer_for(const void *caller)
 
 /* ==== Answers ================================================================================ */
 
-/* Whether waits of the running task are bound to fail. */
-static int is_late(void)
-{
-    const aco_task_t *self = aco_i_running_task();
-    return self->deadline <= aco_i_clock() ||
-           (self->ct_shields == 0 && __atomic_load_n(&self->is_cancelled, __ATOMIC_RELAXED));
-}
-
 static int is_by_deadline(void)
 {
-    return (errno == ETIMEDOUT || errno == ECANCELED) && is_late();
+    return (errno == ETIMEDOUT || errno == ECANCELED) && aco_i_is_late(aco_i_running_task());
 }
 
 int aco_i_goes_on(const void *caller)
@@ -169,7 +161,7 @@ int aco_i_always_waits(const void *caller)
 int aco_i_limit_goes_on(const limit_t *limit)
 {
     KEEP_ERRNO();
-    if (limit->caller == NULL || !is_late()) {
+    if (limit->caller == NULL || !aco_i_is_late(aco_i_running_task())) {
         return 0;
     }
     aco_hooks_answer_t answer = answer_for(limit->caller);

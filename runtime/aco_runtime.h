@@ -585,11 +585,11 @@ void aco_broadcast_free(aco_broadcast_t *broadcast);
 void *aco_offload(void *(*fn)(void *), void *arg);
 
 /*
- * These calls are as open(), pread(), pwrite() and fsync(). Cached data is read at once; helper
- * threads do the rest, as by aco_offload(): cancelling and deadlines end the wait for a helper, but
- * not a call that it has begun. Opening is different: the wait can end, and the helper, which stays
- * busy while no process has the other end of a FIFO, closes what it opens; but the file may have
- * been made.
+ * These calls are as open(), pread(), pwrite() and fsync(). Cached data is read at once, and other
+ * data by io_uring where the kernel has it; helper threads do the rest, as by aco_offload():
+ * cancelling and deadlines end the wait for a helper, but not a call that has begun. Opening is
+ * different: the wait can end, and the helper, which stays busy while no process has the other end
+ * of a FIFO, closes what it opens; but the file may have been made.
  */
 int aco_open(const char *path, int flags, ... /* mode_t mode */);
 ssize_t aco_pread(int fd, void *buffer, size_t sz, int64_t offset);

@@ -52,6 +52,13 @@ static inline void aco_i_open_wait(aco_task_t *task, reason_t reason)
     }
 }
 
+/* Whether waits of the running task are bound to fail. */
+static inline int aco_i_is_late(const aco_task_t *self)
+{
+    return self->deadline <= aco_i_clock() ||
+           (self->ct_shields == 0 && __atomic_load_n(&self->is_cancelled, __ATOMIC_RELAXED));
+}
+
 /* Closes the wait again and returns 1; or 0 if something has claimed it: then aco_i_wait() must
  * follow. */
 SHARED int aco_i_close_wait(aco_task_t *task);

@@ -60,6 +60,7 @@ typedef enum __attribute__((packed)) {
     X(FOR_HELPER, "a helper thread")                                                               \
     X(FOR_NAME, "a name look-up")                                                                  \
     X(FOR_PROCESS, "the end of a process")                                                         \
+    X(FOR_FILE, "a file")                                                                          \
     X(FOR_RESUME, "being resumed")                                                                 \
     X(FOR_RESUMED, "a task that it resumed")
 
@@ -201,12 +202,13 @@ struct loop_s {
     aco_i_timer_t *timers; /* a heap by `when`, the first one in [1] */
     size_t ct_timers, timers_sz;
     int epoll_fd, event_fd;
-    int timer_fd;              /* < 0: the loop is not embedded in another one */
-    int ring_fd;               /* io_uring's; < 0: there is none */
-    int lacks_ring;            /* io_uring is refused, or the program has closed ring_fd */
-    struct aco_i_ring_s *ring; /* NULL: not needed so far, or refused */
-    int (*at_end)(void);       /* called when its thread ends; see aco_i_own_loop() */
-    int has_descriptors;       /* its epoll_fd watches some, or did */
+    int timer_fd;                       /* < 0: the loop is not embedded in another one */
+    int ring_fd;                        /* io_uring's; < 0: there is none */
+    int lacks_ring;                     /* io_uring is refused, or the program has closed ring_fd */
+    struct aco_i_ring_s *ring;          /* NULL: not needed so far, or refused */
+    void (*take_results)(loop_t *loop); /* of the ring; NULL: no task has waited for one */
+    int (*at_end)(void);                /* called when its thread ends; see aco_i_own_loop() */
+    int has_descriptors;                /* its epoll_fd watches some, or did */
     struct aco_i_fd_s *cached; /* waits rely on earlier answers of the kernel about these */
     int64_t cached_until;      /* when these are to be asked for again */
     uint32_t random;           /* not 0 */

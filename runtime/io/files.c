@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Files. Bytes in the page cache are read at once; helper threads do all else that may wait for a
- * disk, since epoll takes a file for always ready.
+ * Files. Bytes in the page cache are read at once. io_uring reads others, at positions that the
+ * caller gives; helper threads do all else that may wait for a disk, since epoll takes a file for
+ * always ready.
  */
 #include "io/io.h"
 
@@ -10,6 +11,7 @@
 #include <limits.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -25,10 +27,12 @@ typedef struct {
     int fd, is_write;
     const fd_t *entry; /* NULL: it has none */
     moment_t since;
-    int64_t offset; /* -1: that of the descriptor */
-    void *copy;     /* of the bytes, if a buffer lies on a stack that others use meanwhile */
-    size_t sz;      /* bytes left */
+    int64_t offset;     /* -1: that of the descriptor */
+    void *copy;         /* of the bytes, if a buffer lies on a stack that others use meanwhile */
+    struct iovec whole; /* `copy` */
+    size_t sz;          /* bytes left */
     ssize_t result;
+    awaited_t awaited; /* by io_uring */
     int ct;
     struct iovec iov[];
 } transfer_t;
@@ -122,15 +126,44 @@ static int copy_if_moved(transfer_t *t)
     return 0;
 }
 
-static ssize_t transfer_by_helper(transfer_t *t)
+/* io_uring would wait for an event of other files, even of those that can't be read. */
+static int is_on_disk(int fd)
+{
+    struct stat status;
+    return fstat(fd, &status) == 0 && (S_ISREG(status.st_mode) || S_ISBLK(status.st_mode));
+}
+
+/* Whether io_uring has done a transfer, or has failed as a helper would. It reads at a position of
+ * its own; a helper does the rest, and withdraws what a task that is late asks for. */
+static int is_done_by_ring(transfer_t *t)
+{
+    const aco_task_t *self = aco_self();
+    t->whole = (struct iovec){t->copy, t->sz};
+    if (self == NULL || t->is_write || t->offset < 0 || aco_i_is_late(self) || !is_on_disk(t->fd) ||
+        !aco_i_ring_read(&t->awaited, t->fd, t->copy != NULL ? &t->whole : t->iov,
+                         t->copy != NULL ? 1 : t->ct, t->offset)) {
+        return 0;
+    }
+    int result = t->awaited.result;
+    if (result == -EAGAIN || result == -EINTR || result == -EINVAL || result == -EOPNOTSUPP) {
+        return 0; /* the file wants to be read in a thread, or it has O_NONBLOCK */
+    }
+    errno = result < 0 ? -result : errno;
+    t->result = result < 0 ? -1 : result;
+    return 1;
+}
+
+static ssize_t wait_for_transfer(transfer_t *t)
 {
     void *result;
     if (copy_if_moved(t) != 0) {
         return -1;
     }
-    outcome_t outcome = aco_i_offload(HELPERS_FOR_FILES, do_transfer, t, NULL, &result);
-    if (outcome != WAIT_EVENT) {
-        return aco_i_result(outcome);
+    if (!is_done_by_ring(t)) {
+        outcome_t outcome = aco_i_offload(HELPERS_FOR_FILES, do_transfer, t, NULL, &result);
+        if (outcome != WAIT_EVENT) {
+            return aco_i_result(outcome);
+        }
     }
     if (t->copy != NULL && !t->is_write && t->result > 0) {
         copy_bytes(t, (size_t)t->result);
@@ -175,7 +208,7 @@ ssize_t aco_i_file_read(int fd, const struct iovec *iov, int ct, int64_t offset)
     }
     if (got < 0 && must_wait()) {
         errno = error;
-        got = transfer_by_helper(t);
+        got = wait_for_transfer(t);
     }
     free_transfer(t);
     return done == 0 ? got : (ssize_t)done + (got > 0 ? got : 0);
@@ -192,7 +225,7 @@ ssize_t aco_i_file_write(int fd, const struct iovec *iov, int ct, int64_t offset
     if (t == NULL) {
         return -1;
     }
-    ssize_t result = transfer_by_helper(t);
+    ssize_t result = wait_for_transfer(t);
     free_transfer(t);
     return result;
 }

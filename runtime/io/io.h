@@ -86,6 +86,18 @@ HIDDEN size_t aco_i_ct_idle_helpers(const runtime_t *runtime);
 HIDDEN int aco_i_ring_accept(int fd, struct sockaddr *addr, socklen_t *addr_sz, int flags);
 HIDDEN int aco_i_ring_connect(int fd, const struct sockaddr *addr, socklen_t addr_sz);
 
+/* What a task waits for, on the heap. */
+typedef struct {
+    aco_task_t *task;
+    int result; /* or -errno */
+    int is_done;
+} awaited_t;
+
+/* Reads as preadv(), and waits for the result, in a task, whose buffers stay where they are. 0:
+ * io_uring is refused, and nothing was tried. */
+HIDDEN int aco_i_ring_read(awaited_t *awaited, int fd, const struct iovec *iov, int ct,
+                           int64_t offset);
+
 /* Gives back the ring of a loop, if it has one. */
 HIDDEN void aco_i_end_ring(loop_t *loop);
 

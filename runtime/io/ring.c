@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Makes a system call by io_uring, and withdraws it if it would wait. No other way tries accept4()
- * and connect() on a blocking socket without O_NONBLOCK, which belongs to all who share the socket.
- * A loop has a ring of its own from its first request on, which only its thread uses.
+ * Makes system calls by io_uring. A request for a socket is withdrawn if it would wait: no other way
+ * tries accept4() and connect() on a blocking socket without O_NONBLOCK, which belongs to all who
+ * share the socket. For a read of a file, the task waits. A loop has a ring of its own from its
+ * first request on, which only its thread uses.
  */
 #include "io/io.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -22,8 +24,10 @@
 #if defined(IORING_FEAT_FAST_POLL) && defined(SYS_io_uring_setup)
 
 #define ENTRIES 2u   /* a request, and its withdrawal */
-#define REQUEST 1    /* user_data of the former */
+#define REQUEST 1    /* user_data of the former; that of a read is the address of an awaited_t */
 #define WITHDRAWAL 2 /* user_data of the latter */
+#define RESULTS 1024u
+#define MOST_AWAITED (RESULTS - ENTRIES)
 /* One mapping, and requests that wait for an event instead of taking a thread: Linux 5.7. */
 #define NEEDED (IORING_FEAT_SINGLE_MMAP | IORING_FEAT_FAST_POLL)
 
@@ -35,7 +39,9 @@ struct aco_i_ring_s {
     struct io_uring_cqe *cqes;
     void *memory;
     size_t memory_sz, sqes_sz;
-    int is_busy; /* a signal handler may have interrupted a request */
+    unsigned ct_awaited; /* requests of tasks that wait */
+    int is_watched;      /* by the loop's epoll */
+    int is_busy;         /* a signal handler may have interrupted what uses the ring */
 };
 
 typedef struct aco_i_ring_s ring_t;
@@ -97,6 +103,8 @@ static ring_t *make_ring(loop_t *loop)
 {
     struct io_uring_params params;
     memset(&params, 0, sizeof(params));
+    params.flags = IORING_SETUP_CQSIZE;
+    params.cq_entries = RESULTS;
     loop->lacks_ring = 1;
     int fd = (int)syscall(SYS_io_uring_setup, ENTRIES, &params);
     if (fd < 0) {
@@ -149,17 +157,46 @@ static int submit(const loop_t *loop, const struct io_uring_sqe *request)
     return -1;
 }
 
-/* Takes the results that are there; returns how many, and that of the request, if it is one. */
+static void end_wait(ring_t *ring, awaited_t *awaited, int result)
+{
+    aco_task_t *task = awaited->task;
+    ring->ct_awaited--;
+    awaited->result = result;
+    awaited->is_done = 1;
+    if (aco_i_claim(task, WAIT_EVENT)) {
+        aco_i_make_ready(task); /* it may free `awaited` */
+    }
+}
+
+/* Takes the results that are there, and wakes tasks that wait for theirs; returns how many others
+ * there were, and the result of the request that was among them. */
 static unsigned take_results(ring_t *ring, int *result)
 {
     unsigned head = *ring->cq_head, ct = 0;
     unsigned tail = __atomic_load_n(ring->cq_tail, __ATOMIC_ACQUIRE);
-    for (; head != tail; head++, ct++) {
+    for (; head != tail; head++) {
         const struct io_uring_cqe *cqe = &ring->cqes[head & ring->cq_mask];
+        if (cqe->user_data > WITHDRAWAL) {
+            end_wait(ring, (awaited_t *)(uintptr_t)cqe->user_data, cqe->res);
+            continue;
+        }
         *result = cqe->user_data == REQUEST ? cqe->res : *result;
+        ct++;
     }
     __atomic_store_n(ring->cq_head, head, __ATOMIC_RELEASE);
     return ct;
+}
+
+/* Wakes tasks whose requests have ended; called by their loop. */
+static void wake_tasks(loop_t *loop)
+{
+    ring_t *ring = loop->ring;
+    int ignored;
+    if (ring->ct_awaited != 0 && !ring->is_busy) {
+        ring->is_busy = 1;
+        take_results(ring, &ignored);
+        ring->is_busy = 0;
+    }
 }
 
 /* ==== Requests =============================================================================== */
@@ -254,6 +291,81 @@ int aco_i_ring_connect(int fd, const struct sockaddr *addr, socklen_t addr_sz)
     return perform(&request);
 }
 
+/* ==== Files ================================================================================== */
+
+/* Lets the loop see results when it looks and while it sleeps; 0, or -1. */
+static int watch(loop_t *loop, ring_t *ring)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = ACO_I_RING};
+    if (!ring->is_watched) {
+        if (epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, loop->ring_fd, &event) != 0) {
+            return -1;
+        }
+        ring->is_watched = 1;
+        loop->has_descriptors = 1;
+        loop->take_results = wake_tasks;
+    }
+    return 0;
+}
+
+/* Submits a request of the running task; 0, or -1: nothing was tried. */
+static int submit_awaited(loop_t *loop, struct io_uring_sqe *request, awaited_t *awaited)
+{
+    ring_t *ring = take_ring(loop);
+    int error = -1, ignored;
+    if (ring == NULL || ring->ct_awaited >= MOST_AWAITED) {
+        return -1;
+    }
+    ring->is_busy = 1;
+    if (watch(loop, ring) == 0) {
+        request->user_data = (uintptr_t)awaited;
+        error = submit(loop, request);
+        if (error == 0) {
+            ring->ct_awaited++;
+            take_results(ring, &ignored);
+        } else {
+            loop->lacks_ring = is_closed();
+        }
+    }
+    ring->is_busy = 0;
+    return error;
+}
+
+/* The kernel writes to the buffers, so a task that is late or cancelled waits all the same. */
+static void wait_for_result(awaited_t *awaited)
+{
+    if (awaited->is_done) {
+        return;
+    }
+    aco_i_open_wait(awaited->task, FOR_FILE);
+    if (aco_i_wait(awaited->task) != WAIT_EVENT) {
+        aco_shielded
+        {
+            wait_for_result(awaited);
+        }
+    }
+}
+
+int aco_i_ring_read(awaited_t *awaited, int fd, const struct iovec *iov, int ct, int64_t offset)
+{
+    struct io_uring_sqe request;
+    int before = errno;
+    memset(&request, 0, sizeof(request));
+    request.opcode = IORING_OP_READV;
+    request.fd = fd;
+    request.addr = (uintptr_t)iov;
+    request.len = (unsigned)ct;
+    request.off = (uint64_t)offset;
+    *awaited = (awaited_t){.task = aco_i_self()};
+    if (submit_awaited(awaited->task->loop, &request, awaited) != 0) {
+        errno = before;
+        return 0;
+    }
+    wait_for_result(awaited);
+    errno = before;
+    return 1;
+}
+
 #else
 
 int aco_i_ring_accept(int fd, struct sockaddr *addr, socklen_t *addr_sz, int flags)
@@ -268,6 +380,12 @@ int aco_i_ring_connect(int fd, const struct sockaddr *addr, socklen_t addr_sz)
     (void)fd, (void)addr, (void)addr_sz;
     errno = ENOSYS;
     return -1;
+}
+
+int aco_i_ring_read(awaited_t *awaited, int fd, const struct iovec *iov, int ct, int64_t offset)
+{
+    (void)awaited, (void)fd, (void)iov, (void)ct, (void)offset;
+    return 0;
 }
 
 void aco_i_end_ring(loop_t *loop)

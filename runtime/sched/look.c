@@ -174,6 +174,10 @@ static void poll_events(loop_t *loop, int64_t timeout)
     loop->counts.ct_polls++;
     for (int i = 0; i < ct; i++) {
         uint64_t data = events[i].data.u64, count;
+        if (data == ACO_I_RING) {
+            loop->take_results(loop);
+            continue;
+        }
         if (data != ACO_I_INBOX && data != ACO_I_TIMER) {
             aco_i_on_event(data, events[i].events);
             continue;
@@ -196,6 +200,9 @@ int64_t aco_i_next_time(const loop_t *loop)
 void aco_i_look(loop_t *loop, int64_t most)
 {
     empty_inbox(loop);
+    if (loop->take_results != NULL) {
+        loop->take_results(loop);
+    }
     loop->now = aco_i_clock();
     if (loop->turn_began != 0) {
         count_duration(&loop->counts.turns, (uint64_t)(loop->now - loop->turn_began));

@@ -152,6 +152,7 @@ HIDDEN void aco_i_retry_starved(loop_t *loop);
 /* Data of the events that epoll reports when a loop is woken, and when its timerfd expires. */
 #define ACO_I_INBOX UINT64_MAX
 #define ACO_I_TIMER (UINT64_MAX - 1)
+#define ACO_I_RING (UINT64_MAX - 2)
 
 /* Looks at what has happened outside. While no task is ready, waits for that, but for `most` ns at
  * most unless that is < 0. */

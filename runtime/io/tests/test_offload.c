@@ -83,6 +83,38 @@ long __wrap_syscall(long number, ...);
 static unsigned ct_reads; /* without a helper, since is_cold was set */
 static int is_cold;       /* 1: some of a file is not in the page cache */
 
+static int is_ring_refused, is_ring_slow;
+static unsigned ct_ring_calls;
+
+#ifndef SYS_io_uring_enter
+#define SYS_io_uring_setup (-1)
+#define SYS_io_uring_enter (-1)
+#endif
+
+typedef struct {
+    pthread_t thread;
+    long args[6];
+} slow_call_t;
+
+static slow_call_t slow_calls[2];
+
+static void *enter_ring(void *arg)
+{
+    const long *a = ((slow_call_t *)arg)->args;
+    usleep(20000);
+    CHECK(__real_syscall(SYS_io_uring_enter, a[0], a[1], a[2], a[3], a[4], a[5]) == 1);
+    return NULL;
+}
+
+/* Another thread makes the call, later. */
+static long enter_ring_later(const long *args)
+{
+    slow_call_t *call = &slow_calls[ct_ring_calls++ % ARRAY_SZ(slow_calls)];
+    memcpy(call->args, args, sizeof(call->args));
+    CHECK(__real_pthread_create(&call->thread, NULL, enter_ring, call) == 0);
+    return 1;
+}
+
 long __wrap_syscall(long number, ...)
 {
     va_list args;
@@ -92,6 +124,14 @@ long __wrap_syscall(long number, ...)
         a[i] = va_arg(args, long);
     }
     va_end(args);
+    if (number == SYS_io_uring_setup && is_ring_refused) {
+        errno = EPERM;
+        return -1;
+    }
+    if (number == SYS_io_uring_enter && is_ring_slow) {
+        return enter_ring_later(a);
+    }
+    ct_ring_calls += number == SYS_io_uring_enter;
     CHECK(number != SYS_preadv2 || a[5] == RWF_NOWAIT);
     if (number != SYS_preadv2 || !is_cold || ct_reads++ % 4 == 0) {
         return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
@@ -585,10 +625,12 @@ static void *uses_a_file(void *arg)
     CHECK(aco_fsync(file) == 0 && errno == EXDEV);
     CHECK(posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED) == 0);
     uint64_t before = ct_offloads();
+    unsigned ct_calls_before = ct_ring_calls;
     is_cold = 1;
     run_tasks_of(reads_blocks);
     is_cold = 0;
-    CHECK(ct_offloads() > before);
+    CHECK((ct_offloads() > before) != (ct_ring_calls > ct_calls_before));
+    CHECK(!is_ring_refused || ct_offloads() > before);
     before = ct_offloads();
     run_tasks_of(reads_blocks);
     CHECK(ct_offloads() == before);
@@ -620,10 +662,55 @@ static void files_are_read_and_written(void **state)
 {
     (void)state;
     run_tasks(uses_a_file, NULL);
+    is_ring_refused = 1;
+    run_tasks(uses_a_file, NULL);
+    is_ring_refused = 0;
     run_tasks(fails_with_files, NULL);
     ct_failed = 0;
     fails_with_files(NULL);
     assert_int_equal(ct_failed, 0);
+}
+
+static void *reads_a_block(void *arg)
+{
+    CHECK(is_read_at(file, BLOCK_SZ));
+    CHECK_FAILS(aco_sleep(MS), ECANCELED);
+    return arg;
+}
+
+static void *reads_late(void *arg)
+{
+    file = open(path_of("file"), O_RDONLY | O_CLOEXEC);
+    uint64_t before = ct_offloads();
+    unsigned ct_ring_calls_before = ct_ring_calls;
+    is_cold = is_ring_slow = 1;
+    ct_reads = 1; /* the next read finds nothing in the cache */
+    aco_within(MS)
+    {
+        CHECK(is_read_at(file, 0));
+        CHECK_FAILS(aco_sleep(MS), ETIMEDOUT);
+    }
+    ct_reads = 1;
+    aco_task_options_t options = {.shares_stack = 1};
+    aco_task_t *task;
+    CHECK(aco_go_with(&options, reads_a_block, NULL, &task) == 0);
+    aco_sleep(MS);
+    aco_task_cancel(task);
+    CHECK(aco_join(task, NULL) == 0);
+    is_cold = is_ring_slow = 0;
+    CHECK(ct_ring_calls == ct_ring_calls_before + 2 || ct_offloads() == before + 2);
+    for (unsigned i = 0; i < ct_ring_calls - ct_ring_calls_before; i++) {
+        CHECK(pthread_join(slow_calls[(ct_ring_calls_before + i) % 2].thread, NULL) == 0);
+    }
+    CHECK(close(file) == 0);
+    return arg;
+}
+
+/* The kernel writes to its buffer. */
+static void a_read_that_began_is_waited_for(void **state)
+{
+    (void)state;
+    run_tasks(reads_late, NULL);
 }
 
 static int ct_descriptors(void)
@@ -1143,6 +1230,7 @@ int main(void)
         cmocka_unit_test(a_frame_that_moves_is_refused),
         cmocka_unit_test(a_forked_helper_ends_with_its_call),
         cmocka_unit_test(files_are_read_and_written),
+        cmocka_unit_test(a_read_that_began_is_waited_for),
         cmocka_unit_test(attempts_begin_one_after_the_other),
         cmocka_unit_test(an_open_that_ended_leaks_nothing),
         cmocka_unit_test(a_fifo_waits_for_its_other_end),
