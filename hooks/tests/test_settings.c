@@ -142,22 +142,23 @@ static void *sees_nonblocking(void *arg)
     return arg;
 }
 
-/* A timeout is seen at once. It ends after the deadline only if the machine was busy. */
+/* A timeout is seen at once, and not only when the answers of the kernel are a second old, as some
+ * are. It ends after the deadline if the machine was busy. */
 static void *sees_timeout(void *arg)
 {
     struct timeval t = {0, 1};
     char byte;
-    int is_seen = 0;
-    for (int i = 0; i < 20 && !is_seen; i++) {
+    int ct_seen = 0;
+    for (int i = 0; i < 20; i++) {
         pair_t pair = connected();
         CHECK(setsockopt(pair.copy, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof(t)) == 0);
-        aco_within(500 * MS)
+        aco_within(100 * MS)
         {
-            is_seen = read(pair.ends[0], &byte, 1) < 0 && errno == EAGAIN;
+            ct_seen += read(pair.ends[0], &byte, 1) < 0 && errno == EAGAIN;
         }
         close_all(&pair);
     }
-    CHECK(is_seen);
+    CHECK(ct_seen > 10);
     return arg;
 }
 
