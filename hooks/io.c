@@ -309,7 +309,7 @@ static int wait_for_ends(const splice_t *s)
         struct pollfd fds[2];
         memcpy(fds, s->fds, sizeof(fds));
         int ct_missing = 0;
-        if (aco_i_libc.poll(fds, 2, 0) < 0) {
+        if (poll_now(fds, 2) < 0) {
             return -1;
         }
         for (int i = 0; i < 2; i++) {
@@ -333,7 +333,7 @@ static int has_more(const splice_t *s)
 {
     struct pollfd fds[2];
     memcpy(fds, s->fds, sizeof(fds));
-    return aco_i_libc.poll(fds, 2, 0) > 0 && (fds[0].revents & POLLIN) != 0 &&
+    return poll_now(fds, 2) > 0 && (fds[0].revents & POLLIN) != 0 &&
            (fds[1].revents & POLLERR) == 0;
 }
 

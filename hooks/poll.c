@@ -50,6 +50,18 @@ typedef struct many_s {
     nfds_t ct;
 } many_t;
 
+/* Asks the kernel. A signal may end that, although nothing waits, which counts if the call has a
+ * mask. */
+static int ask(many_t *many)
+{
+    int before = errno, result;
+    do {
+        result = many->ask(many);
+    } while (result < 0 && errno == EINTR && many->mask == NULL);
+    errno = result < 0 ? errno : before;
+    return result;
+}
+
 #define LEFT_OUT INT_MIN     /* is added to a descriptor */
 #define FIRST_LEAVE 1000000  /* ns for which descriptors are left out */
 #define LAST_LEAVE 100000000 /* ns; the time doubles up to this */
@@ -86,7 +98,7 @@ static int wait_for_many(many_t *many, int64_t until)
     int result;
     int64_t leave = FIRST_LEAVE, end = until;
     many->fds[many->ct] = (struct pollfd){signals, POLLIN, 0};
-    while ((result = many->ask(many)) == 0) {
+    while ((result = ask(many)) == 0) {
         int ct = aco_i_poll(many->fds, many->ct + 1, end);
         if (ct < 0 || (ct == 0 && end == until)) {
             result = ct;
@@ -154,7 +166,7 @@ static int ppoll_in_task(struct pollfd *fds, nfds_t ct, int64_t until, const sig
 {
     ppoll_t p = {{ask_ppoll, mask, NULL, ct}, fds};
     aco_i_spend_call();
-    int result = ask_ppoll(&p.many);
+    int result = ask(&p.many);
     if (result != 0) {
         return result;
     }
@@ -288,7 +300,7 @@ static int select_in_task(int ct, long *in, long *out, long *except, int64_t unt
         s.asked[i] = s.sets[i] == NULL ? NULL : (long *)(void *)(block + i * s.set_sz);
     }
     copy_sets(&s, s.asked, s.sets);
-    int result = ask_select(&s.many);
+    int result = ask(&s.many);
     if (result == 0 && until != 0) {
         list_set(&s);
         result = wait_for_many(&s.many, until);
@@ -367,7 +379,7 @@ static int epoll_in_task(int fd, struct epoll_event *events, int ct, int64_t unt
     e.events = events;
     e.ct = ct;
     aco_i_spend_call();
-    int result = ask_epoll(&e.many);
+    int result = ask(&e.many);
     return result == 0 && until != 0 ? wait_for_many(&e.many, until) : result;
 }
 

@@ -5,6 +5,8 @@
 
 #include "base/base.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -23,11 +25,22 @@ static inline int file_kind(int fd)
     return fstat(fd, &status) == 0 ? (int)(status.st_mode & S_IFMT) : -1;
 }
 
+/* poll() without waiting. A signal ends it all the same, and it is made again. */
+static inline int poll_now(struct pollfd *fds, nfds_t ct)
+{
+    int before = errno, result;
+    do {
+        result = aco_i_libc.poll(fds, ct, 0);
+    } while (result < 0 && errno == EINTR);
+    errno = result < 0 ? errno : before;
+    return result;
+}
+
 /* The events of poll() that it has now; 0: none. */
 static inline int events_now(int fd, int events)
 {
     struct pollfd polled = {fd, (short)events, 0};
-    int ct = aco_i_libc.poll(&polled, 1, 0);
+    int ct = poll_now(&polled, 1);
     return ct > 0 ? polled.revents : ct;
 }
 

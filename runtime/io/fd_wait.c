@@ -140,15 +140,6 @@ static void leave_all(polled_t *places, size_t ct)
     }
 }
 
-static int poll_now(struct pollfd *fds, nfds_t ct)
-{
-    int result;
-    do {
-        result = aco_i_libc.poll(fds, ct, 0);
-    } while (result < 0 && errno == EINTR);
-    return result;
-}
-
 static int poll_by(struct pollfd *fds, polled_t *places, nfds_t ct, int64_t until)
 {
     aco_task_t *self = aco_i_self();

@@ -265,12 +265,55 @@ static void test_lost_ring(void **state)
     assert_int_equal(close(ring), 0); /* the runtime has not */
 }
 
+/* ==== Signals ================================================================================ */
+
+#define GIVE_UP 60 /* s */
+
+static int ct_looks;
+
+static int is_ended_by_a_signal(struct pollfd *fds, nfds_t ct, int timeout)
+{
+    if (timeout == 0 && ct_looks++ % 2 == 0) {
+        errno = EINTR;
+        return -1;
+    }
+    return poll(fds, ct, timeout);
+}
+
+/* The look at a listener says nothing then. An accept4() would hold up the thread. */
+static void *accepts_in_vain(void *arg)
+{
+    struct sockaddr_storage addr;
+    socklen_t addr_sz;
+    int listener = listen_at(AF_INET, &addr, &addr_sz);
+    aco_within(5 * MS)
+    {
+        CHECK_FAILS(aco_accept4(listener, NULL, NULL, SOCK_CLOEXEC), ETIMEDOUT);
+    }
+    int fd = connect_to(&addr, addr_sz);
+    struct pollfd polled = {listener, POLLIN, 0};
+    errno = 0;
+    CHECK(aco_poll(&polled, 1, -1) == 1 && polled.revents == POLLIN && errno == 0);
+    CHECK(aco_close(fd) == 0 && aco_close(listener) == 0);
+    return arg;
+}
+
+static void test_interrupted_looks(void **state)
+{
+    (void)state;
+    aco_i_libc.poll = is_ended_by_a_signal;
+    alarm(GIVE_UP);
+    run_tasks(accepts_in_vain, NULL);
+    alarm(0);
+    aco_i_libc.poll = poll;
+    assert_true(ct_looks > 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lost_races),
-        cmocka_unit_test(test_connect),
-        cmocka_unit_test(test_end_of_ring),
+        cmocka_unit_test(test_interrupted_looks), cmocka_unit_test(test_lost_races),
+        cmocka_unit_test(test_connect),           cmocka_unit_test(test_end_of_ring),
         cmocka_unit_test(test_lost_ring),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
