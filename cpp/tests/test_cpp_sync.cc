@@ -3,10 +3,13 @@
 #include "cpp.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <shared_mutex>
 #include <thread>
 #include <vector>
+
+#include <malloc.h>
 
 namespace {
 
@@ -336,6 +339,34 @@ void channel_passes_values_in_order()
     });
 }
 
+/* The bytes that malloc() has given; 0 under sanitizers. */
+std::size_t ct_allocated()
+{
+#if __GLIBC_PREREQ(2, 33)
+    return mallinfo2().uordblks;
+#else
+    return 0;
+#endif
+}
+
+void channel_frees_what_its_values_took()
+{
+    aco::run([] {
+        constexpr std::size_t ct_channels = 500, value_sz = 200;
+        auto use_channels = [] {
+            for (std::size_t i = 0; i < ct_channels; i++) {
+                aco::channel<std::array<char, value_sz>> c(1);
+                c.send({});
+                (void)c.recv();
+                c.send({}); /* is never received */
+            }
+            return ct_allocated();
+        };
+        std::size_t before = use_channels();
+        CHECK(use_channels() < before + ct_channels * value_sz / 2);
+    });
+}
+
 void channel_moves_values_and_gives_back_what_it_could_not_send()
 {
     aco::run([] {
@@ -460,6 +491,7 @@ int main(int argc, char **argv)
         T(call_once_calls_once),
         T(each_task_has_its_own_locals),
         T(channel_passes_values_in_order),
+        T(channel_frees_what_its_values_took),
         T(channel_moves_values_and_gives_back_what_it_could_not_send),
         T(channel_passes_what_can_only_be_moved),
         T(channel_joins_threads),

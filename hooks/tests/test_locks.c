@@ -4,6 +4,9 @@
 
 #include <semaphore.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 
 /* ==== Mutexes ================================================================================ */
 
@@ -436,6 +439,62 @@ static void the_death_of_an_owner_is_told(void **state)
     pthread_mutexattr_destroy(&attr);
 }
 
+/* In a child: takes a mutex whose owner is dead, and repairs it when it is told to. */
+static int repairs(pthread_mutex_t *m, int fd)
+{
+    char byte;
+    return pthread_mutex_lock(m) == EOWNERDEAD && write(fd, "", 1) == 1 &&
+           read(fd, &byte, 1) == 1 && pthread_mutex_consistent(m) == 0 &&
+           pthread_mutex_unlock(m) == 0;
+}
+
+static void *lets_repair(void *fd)
+{
+    let_run();
+    CHECK(write((int)(intptr_t)fd, "", 1) == 1);
+    return NULL;
+}
+
+static void *waits_for_repair(void *arg)
+{
+    pthread_mutex_t *m = (pthread_mutex_t *)arg;
+    int fds[2], status;
+    char byte;
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        _exit(pthread_mutex_lock(m));
+    }
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+    pid = fork();
+    if (pid == 0) {
+        _exit(!repairs(m, fds[1]));
+    }
+    CHECK(read(fds[0], &byte, 1) == 1);
+    aco_go(lets_repair, (void *)(intptr_t)fds[0]);
+    CHECK(pthread_mutex_lock(m) == 0); /* released by the child */
+    CHECK(pthread_mutex_unlock(m) == 0);
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+    CHECK(close(fds[0]) == 0 && close(fds[1]) == 0);
+    return NULL;
+}
+
+static void another_process_repairs_a_mutex(void **state)
+{
+    (void)state;
+    pthread_mutexattr_t attr;
+    pthread_mutex_t *m = (pthread_mutex_t *)mmap(NULL, sizeof(*m), PROT_READ | PROT_WRITE,
+                                                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(m != MAP_FAILED);
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+    pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+    assert_int_equal(pthread_mutex_init(m, &attr), 0);
+    pthread_mutexattr_destroy(&attr);
+    run_tasks(waits_for_repair, m);
+    assert_int_equal(munmap(m, sizeof(*m)), 0);
+}
+
 /* ==== Readers and writers ==================================================================== */
 
 static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
@@ -656,6 +715,7 @@ int main(void)
         cmocka_unit_test(tasks_and_threads_share_a_mutex),
         cmocka_unit_test(a_thread_that_waits_for_a_condition_lets_tasks_in),
         cmocka_unit_test(the_death_of_an_owner_is_told),
+        cmocka_unit_test(another_process_repairs_a_mutex),
         cmocka_unit_test(readers_and_writers_are_tasks),
         cmocka_unit_test(semaphores_keep_tasks_waiting),
         cmocka_unit_test(threads_post_for_tasks),

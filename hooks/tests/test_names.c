@@ -6,6 +6,7 @@
 
 #include <arpa/inet.h>
 #include <arpa/nameser.h>
+#include <malloc.h>
 #include <netdb.h>
 #include <resolv.h>
 
@@ -210,6 +211,45 @@ static void *cancels(void *arg)
     return arg;
 }
 
+/* ==== Memory ================================================================================= */
+
+enum { CT_LEAVING = 300 };
+
+static void *keeps_a_result(void *arg)
+{
+    CHECK(gethostbyname("127.0.0.5") != NULL);
+    CHECK(arg == NULL || res_init() == 0);
+    return NULL;
+}
+
+/* The bytes that malloc() has given after the tasks have ended; 0 under sanitizers. */
+static size_t allocated_after_tasks(void *arg)
+{
+    for (int i = 0; i < CT_LEAVING; i++) {
+        CHECK(aco_join(aco_spawn(keeps_a_result, arg), NULL) == 0);
+    }
+#if __GLIBC_PREREQ(2, 33)
+    return mallinfo2().uordblks;
+#else
+    return 0;
+#endif
+}
+
+static void *frees_what_it_keeps(void *arg)
+{
+    for (int i = 0; i < 2; i++) {
+        size_t before = allocated_after_tasks(i == 0 ? NULL : by_libc);
+        CHECK(allocated_after_tasks(i == 0 ? NULL : by_libc) < before + (size_t)CT_LEAVING * 20);
+    }
+    return arg;
+}
+
+static void tasks_free_what_they_keep(void **state)
+{
+    (void)state;
+    run_tasks(frees_what_it_keeps, NULL);
+}
+
 /* ==== The state of the resolver ============================================================== */
 
 /* Whether a query asks for recursion, which the state decides. */
@@ -340,6 +380,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(look_ups_find_what_libc_finds),
         cmocka_unit_test(results_and_h_errno_are_the_tasks),
+        cmocka_unit_test(tasks_free_what_they_keep),
         cmocka_unit_test(addresses_have_names),
         cmocka_unit_test(the_state_of_the_resolver_is_the_tasks),
         cmocka_unit_test(look_ups_use_the_state_of_the_task),
