@@ -127,6 +127,8 @@ static void *joins(void *arg)
     is_set = ct_calls = 0;
     CHECK(thrd_create(&thread, waits_for_a_task, NULL) == thrd_success);
     CHECK(aco_go(lets_the_thread_end, NULL) == 0);
+    int unset = 7;
+    CHECK(thrd_join(thrd_current(), &unset) == thrd_error && unset == 7);
     CHECK(thrd_join(thread, &result) == thrd_success && result == 42);
     CHECK(aco_go(calls_once, NULL) == 0);
     calls_once(NULL);

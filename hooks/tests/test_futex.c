@@ -455,6 +455,11 @@ static void *calls(void *arg)
     FD_SET(ends[0], &set);
     CHECK(syscall(SYS_pselect6, ends[0] + 1, &set, NULL, NULL, &t, mask) == 0);
     CHECK(t.tv_sec == 0 && t.tv_nsec == 0 && !FD_ISSET(ends[0], &set));
+    t = (struct timespec){0, MS};
+    CHECK(syscall(SYS_pselect6, 0, NULL, NULL, NULL, &t, NULL) == 0);
+    CHECK(aco_go(writes, NULL) == 0);
+    CHECK(syscall(SYS_ppoll, &polled, 1L, NULL, NULL, 8L) == 1);
+    CHECK(syscall(SYS_read, ends[0], bytes, 4L) == 3);
 #ifdef SYS_poll
     CHECK(aco_go(writes, NULL) == 0);
     CHECK(syscall(SYS_poll, &polled, 1L, -1) == 1);

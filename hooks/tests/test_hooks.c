@@ -491,10 +491,24 @@ static void *selects_all(void *arg)
     return arg;
 }
 
+/* The look at the size of the table has descriptor 0, and closes it again. */
+static void *selects_all_without_0(void *arg)
+{
+    static fd_set sets[20];
+    struct timeval none = {0, 0};
+    int kept = fcntl(0, F_DUPFD_CLOEXEC, 3), ct = 20000;
+    CHECK(kept < 0 || close(0) == 0);
+    CHECK(select(*(volatile int *)&ct, sets, NULL, NULL, &none) == 0);
+    CHECK_FAILS(fcntl(0, F_GETFD), EBADF);
+    CHECK(kept < 0 || (dup2(kept, 0) == 0 && close(kept) == 0));
+    return arg;
+}
+
 static void large_sets_end_with_the_table(void **state)
 {
     (void)state;
     run_tasks(selects_all, NULL);
+    run_tasks(selects_all_without_0, NULL);
 }
 
 /* ==== Connections and FIFOs ================================================================== */

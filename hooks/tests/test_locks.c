@@ -277,6 +277,29 @@ static void tasks_and_threads_share_a_mutex(void **state)
     assert_int_equal(ct_rounds, (CT_TASKS + 2) * ROUNDS);
 }
 
+#define TIGHT_ROUNDS 200000
+
+static void *counts(void *arg)
+{
+    for (int i = 0; i < TIGHT_ROUNDS; i++) {
+        CHECK(pthread_mutex_lock(&mutex) == 0);
+        ct_rounds++;
+        CHECK(pthread_mutex_unlock(&mutex) == 0);
+    }
+    return arg;
+}
+
+static void a_task_and_a_thread_count_together(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    ct_rounds = 0;
+    assert_int_equal(pthread_create(&thread, NULL, counts, NULL), 0);
+    run_tasks(counts, NULL);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(ct_rounds, 2 * TIGHT_ROUNDS);
+}
+
 /* The thread's wait releases the mutex inside libc. */
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
 static int is_there, may_go;
@@ -713,6 +736,7 @@ int main(void)
         cmocka_unit_test(limits_end_timed_waits_alone),
         cmocka_unit_test(who_gives_up_calls_the_next),
         cmocka_unit_test(tasks_and_threads_share_a_mutex),
+        cmocka_unit_test(a_task_and_a_thread_count_together),
         cmocka_unit_test(a_thread_that_waits_for_a_condition_lets_tasks_in),
         cmocka_unit_test(the_death_of_an_owner_is_told),
         cmocka_unit_test(another_process_repairs_a_mutex),

@@ -290,28 +290,32 @@ static void the_state_of_the_resolver_is_the_tasks(void **state)
 
 static const char own_address[] = "10.1.2.3";
 
-/* A name server that has one address for all names. */
+enum { CT_MANY = 100 };
+
+/* A name server that has one address for names, and many for those that begin with "m". */
 static void *serves_names(void *arg)
 {
     int fd = (int)(intptr_t)arg;
-    unsigned char text[512 + 16];
+    unsigned char text[512 + 16 * CT_MANY];
     struct sockaddr_in client;
     socklen_t sz = sizeof(client);
     ssize_t ct;
     while ((ct = recvfrom(fd, text, 512, 0, (struct sockaddr *)&client, &sz)) > 12) {
         static const unsigned char answer[] = {0xc0, 12, 0, T_A, 0, C_IN, 0, 0, 0, 1, 0, 4};
+        int ct_answers = text[13] == 'm' ? CT_MANY : 1;
         ssize_t end = 12; /* of the question; what follows is dropped */
         while (text[end] != 0) {
             end += text[end] + 1;
         }
         end += 5;
-        text[2] |= 0x80; /* an answer */
-        text[7] = 1;     /* count of answers; other records: none */
+        text[2] |= 0x80;                     /* an answer */
+        text[7] = (unsigned char)ct_answers; /* other records: none */
         memset(text + 8, 0, 4);
-        memcpy(text + end, answer, sizeof(answer));
-        CHECK(inet_pton(AF_INET, own_address, text + end + sizeof(answer)) == 1);
-        CHECK(sendto(fd, text, (size_t)end + sizeof(answer) + 4, 0, (struct sockaddr *)&client,
-                     sz) > 0);
+        for (int i = 0; i < ct_answers; i++, end += (ssize_t)sizeof(answer) + 4) {
+            memcpy(text + end, answer, sizeof(answer));
+            CHECK(inet_pton(AF_INET, own_address, text + end + sizeof(answer)) == 1);
+        }
+        CHECK(sendto(fd, text, (size_t)end, 0, (struct sockaddr *)&client, sz) > 0);
         sz = sizeof(client);
     }
     return NULL;
@@ -338,6 +342,12 @@ static void *asks_its_own_server(void *arg)
     const struct hostent *host = gethostbyname("b.test");
     CHECK(host != NULL && inet_ntop(AF_INET, host->h_addr, text, sizeof(text)) != NULL &&
           strcmp(text, own_address) == 0);
+    host = gethostbyname("many.test"); /* larger than the task's first place for results */
+    int ct = 0;
+    while (host != NULL && host->h_addr_list[ct] != NULL) {
+        ct++;
+    }
+    CHECK(ct == CT_MANY);
     aco_task_cancel(task);
     CHECK(aco_join(task, NULL) == 0 && close(fd) == 0);
     return arg;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <sys/file.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 /* ==== Children =============================================================================== */
@@ -84,6 +85,15 @@ static void *waits_for_children(void *arg)
     pid = begin_wait(7);
     CHECK(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) == 0 && stage == 1);
     CHECK(info.si_pid == pid && info.si_status == 7);
+    CHECK(waitid(P_PID, (id_t)pid, NULL, WEXITED) == 0);
+    pid = begin_wait(7);
+    int fd = (int)syscall(SYS_pidfd_open, pid, O_NONBLOCK);
+    if (fd >= 0) { /* a kernel that has it */
+        CHECK_FAILS(waitid((idtype_t)3 /* P_PIDFD */, (id_t)fd, &info, WEXITED), EAGAIN);
+        CHECK(stage == 0 && fcntl(fd, F_SETFL, 0) == 0);
+        CHECK(waitid((idtype_t)3, (id_t)fd, &info, WEXITED | WNOWAIT) == 0 && stage == 1);
+        CHECK(close(fd) == 0);
+    }
     CHECK(waitid(P_PID, (id_t)pid, NULL, WEXITED) == 0);
     pid = begin_wait(8);
     CHECK(waitid(P_ALL, 0, &info, WEXITED) == 0 && info.si_pid == pid && stage == 1);

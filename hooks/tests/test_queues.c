@@ -537,6 +537,20 @@ static void fill(int fd)
     CHECK(fcntl(fd, F_SETFL, flags) == 0);
 }
 
+static void *closes_late(void *arg)
+{
+    usleep(2000);
+    CHECK(close(from[1]) == 0);
+    return arg;
+}
+
+/* At first, neither end of a splice() is ready. */
+static void *writes_and_empties(void *arg)
+{
+    writes_to_pipe(NULL);
+    return empties_pipe(arg);
+}
+
 static void *uses_pipes(void *arg)
 {
     char bytes[8];
@@ -563,6 +577,15 @@ static void *uses_pipes(void *arg)
     end(&other);
     CHECK(fcntl(from[0], F_SETFL, O_NONBLOCK) == 0);
     ASK(tee(from[0], to[1], 10, 0));
+    CHECK(close(from[0]) == 0 && close(from[1]) == 0 && pipe(from) == 0);
+    other = begin(closes_late);
+    ASK(vmsplice(from[0], &iov, 1, 0)); /* the end of the file is no error */
+    end(&other);
+    CHECK(close(from[0]) == 0 && pipe(from) == 0);
+    other = begin(closes_late);
+    ASK(tee(from[0], to[1], 10, 0));
+    end(&other);
+    CHECK(close(from[0]) == 0 && pipe(from) == 0);
     CHECK(fcntl(from[0], F_SETFL, 0) == 0 && close(from[1]) == 0);
     ASK(tee(from[0], to[1], 10, 0));
     ASK(tee(from[0], -1, 10, 0));
@@ -573,6 +596,7 @@ static void *uses_pipes(void *arg)
 
 static void *uses_splice(void *arg)
 {
+    off64_t offset = 1;
     FILE *stream = tmpfile(), *other_stream = tmpfile();
     int file = fileno(stream), other_file = fileno(other_stream), pair[2];
     CHECK(write(file, "abcdef", 6) == 6 && lseek(file, 0, SEEK_SET) == 0);
@@ -587,6 +611,15 @@ static void *uses_splice(void *arg)
     beside_t other = begin(empties_pipe);
     ASK(splice(file, NULL, to[1], NULL, 3, 0));
     end(&other);
+    fill(to[1]);
+    other = begin(writes_and_empties);
+    ASK(splice(from[0], NULL, to[1], NULL, 3, 0));
+    end(&other);
+    ASK(splice(file, &offset, to[1], NULL, 3, 0));
+    ASK(offset);
+    ASK(splice(to[0], NULL, other_file, &offset, 2, 0));
+    ASK(offset);
+    ASK(splice(to[0], &offset, other_file, NULL, 2, 0));
     other = begin(writes_to_pipe);
     ASK(splice(from[0], NULL, other_file, NULL, 10, 0));
     end(&other);

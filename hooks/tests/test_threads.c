@@ -484,6 +484,9 @@ static void *has_two_values(void *arg)
 {
     aco_task_t *a = aco_spawn(sets_values, &plain_key), *b = aco_spawn(sets_values, &static_key);
     CHECK(aco_join(a, NULL) == 0 && aco_join(b, NULL) == 0);
+    CHECK(tss_set(static_tss, arg) == thrd_success && tss_get(static_tss) == arg);
+    tss_delete(static_tss); /* the next key with its number has no value */
+    CHECK(CRYPTO_THREAD_init_tss(&static_tss) == thrd_success && tss_get(static_tss) == NULL);
     CHECK(pthread_getspecific(plain_key) == &static_key); /* the thread's */
     CHECK(pthread_getspecific(static_key) == NULL);
     return arg;
@@ -495,7 +498,7 @@ static void static_libraries_are_known_by_their_symbols(void **state)
     assert_int_equal(pthread_key_create(&plain_key, NULL), 0);
     assert_int_equal(CRYPTO_THREAD_init_local(&static_key), 0);
     assert_int_equal(CRYPTO_THREAD_init_tss(&static_tss), thrd_success);
-    run_tasks(has_two_values, NULL);
+    run_tasks(has_two_values, &static_tss);
     assert_int_equal(pthread_key_delete(plain_key) + pthread_key_delete(static_key), 0);
     tss_delete(static_tss);
 }
