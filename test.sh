@@ -109,8 +109,8 @@ list_skips() {
 }
 
 # Runs a test and writes a line with its result; the output, too, of one that failed. A line of
-# $TIMES has the seconds that it took, and those of processors. After -i all, each test of cmocka that
-# skips itself needs a reason.
+# $TIMES has the seconds that it took, and those of processors. After -i all, each test of cmocka
+# that skips itself needs a reason.
 run_test() {
     local name log seconds status=0 expected words skips TIMEFORMAT='%1R %1U %1S'
     name=${1#output/}
