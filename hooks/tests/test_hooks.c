@@ -185,7 +185,7 @@ static void *is_datagrams_next(void *arg)
 static void *passes_descriptor(void *arg)
 {
     int pair[2], passed = -1;
-    char byte = 'a', control[CMSG_SPACE(sizeof(int))];
+    char byte = 'a', control[CMSG_SPACE(sizeof(int))] = {0};
     struct iovec iov = {&byte, 1};
     struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control};
     msg.msg_controllen = sizeof(control);

@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The hooks, linked and preloaded, in builds that make.sh doesn't make: tests that need OpenSSL or a
-# library of their own, buffers whose size is known, times of 64 bits on i386, clang, sanitizers.
+# library of their own, buffers whose size is known, times of 64 bits on i386, clang, sanitizers,
+# memcheck.
 # random_calls compares hooked calls with the kernel's: CT_STEPS=1000000 SEED=7 asks for more than
 # the few of each run. Each call is hooked under all its names; programs without tasks notice
 # nothing; programs that can't have hooks get a message.
 #
-# parts: native others sanitized
-# seconds: 20 30 60
+# parts: native others sanitized memcheck
+# seconds: 20 30 60 40
 # user: native
 
 # shellcheck source=tests/harness.sh
@@ -22,9 +23,10 @@ readonly TESTS=("$FOLDER"/{test,random}_*.c)
 readonly TIMES_TESTS=("$FOLDER"/test_{hooks,settings,processes,locks,threads,c11,queues,shared}.c)
 read -ra compiler <<<"$CC"
 
-# Runs a program, perhaps with a sanitizer. The child of a test makes threads.
+# Runs a program, perhaps with a sanitizer or under MEMCHECK. The child of a test makes threads.
+MEMCHECK=()
 run() {
-    TSAN_OPTIONS=die_after_fork=0 "${SANITIZED[@]}" "$@"
+    TSAN_OPTIONS=die_after_fork=0 "${SANITIZED[@]}" "${MEMCHECK[@]}" "$@"
 }
 
 has_openssl() {
@@ -224,7 +226,19 @@ check_sanitized() {
     check_with "${compiler[@]}" -O1 -fsanitize=thread
 }
 
-(($# == 0)) && set -- native others sanitized
+# All but tests that make system calls which memcheck does not know, or with bad memory, or that use
+# up the descriptors, some of which it has for itself. libc does not free its own: that has faults.
+readonly WITHOUT_MEMCHECK='/test_(answers|futex|hooks|processes|queues)\.c$'
+
+check_memcheck() {
+    have valgrind || lack "no valgrind: apt-get install valgrind"
+    MEMCHECK=(valgrind -q --error-exitcode=9 --run-libc-freeres=no)
+    mapfile -t PROGRAMS < <(printf '%s\n' "${TESTS[@]}" | grep -vE "$WITHOUT_MEMCHECK")
+    check_with "${compiler[@]}" -O2 -DACO_USE_VALGRIND
+    MEMCHECK=()
+}
+
+(($# == 0)) && set -- native others sanitized memcheck
 for part; do
     "check_$part"
 done

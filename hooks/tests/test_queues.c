@@ -227,7 +227,7 @@ static void *removes_queue(void *arg)
 
 static void *uses_msg(void *arg)
 {
-    message_t m;
+    message_t m = {0};
     struct msqid_ds state;
     id = msgget(IPC_PRIVATE, 0600);
     CHECK(id >= 0);

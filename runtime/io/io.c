@@ -531,10 +531,11 @@ static int has_same_sender(int fd, struct msghdr *msg)
     next.msg_control = &control;
     next.msg_controllen = sizeof(control);
     ssize_t result = aco_i_libc.recvmsg(fd, &next, MSG_PEEK | MSG_DONTWAIT);
+    if (result <= 0) {
+        return (int)result;
+    }
     const struct cmsghdr *other = find_control(&next, SCM_CREDENTIALS, sizeof(struct ucred));
-    return result <= 0 ? (int)result
-                       : other == NULL ||
-                             memcmp(CMSG_DATA(other), CMSG_DATA(sender), sizeof(struct ucred)) == 0;
+    return other == NULL || memcmp(CMSG_DATA(other), CMSG_DATA(sender), sizeof(struct ucred)) == 0;
 }
 
 /* The control data of the last bytes counts, as in a call that gets all of them at once. */

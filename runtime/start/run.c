@@ -116,14 +116,14 @@ typedef struct {
 
 static void run_loop(loop_t *loop)
 {
-    int slack = prctl(PR_GET_TIMERSLACK);
-    prctl(PR_SET_TIMERSLACK, 1); /* ns that the kernel may be late; 50,000 else */
+    int slack = prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0); /* all five, as memcheck looks at them */
+    prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0); /* ns that the kernel may be late; 50,000 else */
     aco_t *before = aco_gtls_co;
     aco_i_loop = loop;
     aco_i_run_loop(loop);
     aco_i_loop = NULL;
     aco_gtls_co = before;
-    prctl(PR_SET_TIMERSLACK, slack);
+    prctl(PR_SET_TIMERSLACK, slack, 0, 0, 0);
 }
 
 static void *run_thread(void *arg)
