@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Tasks, deadlines, cancelling and task-local values, on one thread and on two. */
+#include "aco_bindings.h"
 #include "tasks.h"
 
 #include <pthread.h>
@@ -934,6 +935,50 @@ static void errno_is_the_tasks_own(void **state)
     run_tasks(runs_with_errnos, NULL);
 }
 
+static int ct_discarded;
+
+static void counts_discarded(aco_task_t *task, void *result)
+{
+    CHECK(task != NULL && result == &ct_discarded);
+    ct_discarded++;
+}
+
+static void *yields_once(void *arg)
+{
+    aco_yield();
+    return arg;
+}
+
+static void detach_one(int has_ended, void (*discard)(aco_task_t *task, void *result))
+{
+    aco_task_t *task = aco_spawn(yields_once, &ct_discarded);
+    CHECK(task != NULL);
+    for (int i = 0; has_ended && !aco_i_has_ended(task) && i < 10; i++) {
+        aco_yield();
+    }
+    CHECK(aco_i_has_ended(task) == has_ended);
+    aco_i_detach(task, discard);
+}
+
+static void *detaches_tasks(void *arg)
+{
+    ct_discarded = 0;
+    detach_one(1, NULL);
+    detach_one(1, counts_discarded);
+    CHECK(ct_discarded == 1);
+    detach_one(0, NULL);
+    detach_one(0, counts_discarded);
+    CHECK(ct_discarded == 1);
+    return arg;
+}
+
+static void detached_tasks_are_discarded_if_asked_for(void **state)
+{
+    (void)state;
+    run_tasks(detaches_tasks, NULL);
+    assert_int_equal(ct_discarded, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -960,6 +1005,7 @@ int main(void)
         cmocka_unit_test(idle_stacks_are_given_back),
         cmocka_unit_test(idle_tasks_are_given_back),
         cmocka_unit_test(idle_copies_are_given_back),
+        cmocka_unit_test(detached_tasks_are_discarded_if_asked_for),
     };
     return cmocka_run_group_tests_name("tasks", tests, NULL, NULL);
 }
