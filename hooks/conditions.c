@@ -105,7 +105,7 @@ static int wait_shared(pthread_cond_t *cond, pthread_mutex_t *mutex, const limit
 static int wait_for(pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_t clock,
                     const struct timespec *time, const void *caller)
 {
-    limit_t limit = {time, clock, caller, 0};
+    limit_t limit = {.time = time, .clock = clock, .caller = caller};
     if (!aco_i_may_unlock_mutex(mutex)) {
         return EPERM;
     }
@@ -118,7 +118,8 @@ static int wait_for(pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_t cloc
     aco_i_begin_cond_wait(cond);
     aco_i_unlock_mutex(mutex);
     int error = aco_i_end_wait(&limit, NULL), locked = aco_i_lock_mutex(mutex);
-    return locked != 0 ? locked : error; /* its owner may have died */
+    error = error == ERESTART ? 0 : error; /* a wake-up without a signal of the condition */
+    return locked != 0 ? locked : error;   /* its owner may have died */
 }
 
 int hook_pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex)

@@ -89,7 +89,7 @@ static void interrupt_lock(caller_t *caller)
 
 static int wait_for_lock(file_lock_t *l, const void *caller)
 {
-    limit_t never = {.caller = caller, .is_of_io = 1};
+    limit_t never = {.caller = caller, .is_of_io = 1, .signals = SIGNALS_RESTART};
     l->caller.call = call_lock;
     l->caller.interrupt = interrupt_lock;
     l->signal = take_signal();

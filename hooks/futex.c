@@ -97,10 +97,13 @@ static const struct timespec *time_of(futex_t *f)
 static long wait_until(const futex_t *f, const limit_t *limit)
 {
     shared_word_t shared = {{is_over, FIRST_LOOK}, f->word, f->value};
-    if (!aco_i_begin_wait_for_wake(f->word, f->value, f->bits)) {
-        return refuse(EAGAIN);
-    }
-    int error = aco_i_end_wait(limit, (f->op & FUTEX_PRIVATE_FLAG) == 0 ? &shared.watch : NULL);
+    int error;
+    do {
+        if (!aco_i_begin_wait_for_wake(f->word, f->value, f->bits)) {
+            return refuse(EAGAIN);
+        }
+        error = aco_i_end_wait(limit, (f->op & FUTEX_PRIVATE_FLAG) == 0 ? &shared.watch : NULL);
+    } while (error == ERESTART);
     return error == 0 ? 0 : refuse(error);
 }
 
@@ -108,7 +111,8 @@ static long wait_until(const futex_t *f, const limit_t *limit)
  * end the program. */
 static long wait_in_task(futex_t *f)
 {
-    limit_t limit = {time_of(f), CLOCK_MONOTONIC, f->caller, 0};
+    limit_t limit = {.time = time_of(f), .clock = CLOCK_MONOTONIC, .caller = f->caller};
+    limit.signals = limit.time == NULL ? SIGNALS_RESTART : SIGNALS_FAIL;
     int is_realtime = (f->op & FUTEX_CLOCK_REALTIME) != 0;
     if (limit.time == NULL) {
         aco_shielded

@@ -321,6 +321,9 @@ static int wait_for_ends(const splice_t *s)
             return 0;
         }
         int ct = aco_i_poll(fds, 2, s->until);
+        if (ct < 0 && aco_i_may_restart()) {
+            continue;
+        }
         if (ct <= 0) {
             errno = ct == 0 ? EAGAIN : errno;
             return -1;
@@ -393,7 +396,11 @@ static ssize_t move(const splice_t *s, size_t sz, unsigned flags)
 static int wait_for_pipe(int fd, short events)
 {
     struct pollfd polled = {fd, events, 0};
-    return aco_i_poll(&polled, 1, NO_DEADLINE) < 0 ? -1 : 0;
+    int ct;
+    do {
+        ct = aco_i_poll(&polled, 1, NO_DEADLINE);
+    } while (ct < 0 && aco_i_may_restart());
+    return ct < 0 ? -1 : 0;
 }
 
 static int is_ready(int fd, short events)

@@ -255,7 +255,8 @@ HOOK(int, pthread_mutex_timedlock, (pthread_mutex_t * mutex, const struct timesp
      (mutex, time), EAGAIN)
 {
     return is_in_task() && !is_left_to_libc(kind_of(mutex))
-               ? lock_until(mutex, &(limit_t){time, CLOCK_REALTIME, CALLER, 0})
+               ? lock_until(mutex,
+                            &(limit_t){.time = time, .clock = CLOCK_REALTIME, .caller = CALLER})
                : real_pthread_mutex_timedlock(mutex, time);
 }
 
@@ -264,7 +265,7 @@ HOOK(int, pthread_mutex_clocklock,
      EAGAIN)
 {
     return is_in_task() && !is_left_to_libc(kind_of(mutex)) && is_for_waits(clock)
-               ? lock_until(mutex, &(limit_t){time, clock, CALLER, 0})
+               ? lock_until(mutex, &(limit_t){.time = time, .clock = clock, .caller = CALLER})
                : real_pthread_mutex_clocklock(mutex, clock, time);
 }
 

@@ -29,7 +29,10 @@ static int wait_for_queue(mqd_t queue, short events, const struct timespec *time
 {
     limit_t limit = {.time = time, .clock = CLOCK_REALTIME};
     struct pollfd polled = {queue, events, 0};
-    int ct = aco_i_poll(&polled, 1, aco_i_end_of_limit(&limit));
+    int ct;
+    do {
+        ct = aco_i_poll(&polled, 1, aco_i_end_of_limit(&limit));
+    } while (ct < 0 && aco_i_may_restart());
     if (ct == 0 && aco_i_end_of_limit(&limit) <= aco_i_clock()) {
         return (int)refuse(ETIMEDOUT);
     }
@@ -137,7 +140,11 @@ static int is_always_over(watch_t *watch)
 static long call_until(sysv_t *call, int64_t until, const void *caller)
 {
     struct timespec end = timespec_of(until);
-    limit_t limit = {until == NO_DEADLINE ? NULL : &end, CLOCK_MONOTONIC, caller, 1};
+    limit_t limit = {.time = until == NO_DEADLINE ? NULL : &end,
+                     .clock = CLOCK_MONOTONIC,
+                     .caller = caller,
+                     .is_of_io = 1,
+                     .signals = SIGNALS_FAIL};
     watch_t watch = {is_always_over, FIRST_RETRY};
     int before = errno, ct_waits = 0;
     for (;; ct_waits++) {
@@ -155,7 +162,7 @@ static long call_until(sysv_t *call, int64_t until, const void *caller)
         int error = aco_i_begin_wait_for_wake(word, seen, UINT32_MAX)
                         ? aco_i_end_wait(&limit, &watch)
                         : 0;
-        if (error != 0) {
+        if (error != 0 && error != ERESTART) {
             return refuse_to(caller, error == ETIMEDOUT && until <= aco_i_clock() ? EAGAIN : error);
         }
         watch.interval *= watch.interval < LAST_RETRY ? 2 : 1;

@@ -36,7 +36,7 @@ static int wait_by_thread(int (*wait)(const void *const *, int, const struct tim
                           const void *const *list, int ct, const struct timespec *t, int *result,
                           const void *caller)
 {
-    limit_t never = {.caller = caller, .is_of_io = 1};
+    limit_t never = {.caller = caller, .is_of_io = 1, .signals = SIGNALS_FAIL};
     size_t list_sz = (size_t)ct * sizeof(*list);
     wait_t *w = (wait_t *)aco_i_allocate(sizeof(*w) + list_sz);
     if (w == NULL) {

@@ -115,7 +115,7 @@ HOOK(int, pthread_rwlock_wrlock, (pthread_rwlock_t * rwlock), (rwlock), 0)
 HOOK(int, pthread_rwlock_timedrdlock, (pthread_rwlock_t * rwlock, const struct timespec *time),
      (rwlock, time), EAGAIN)
 {
-    limit_t limit = {time, CLOCK_REALTIME, CALLER, 0};
+    limit_t limit = {.time = time, .clock = CLOCK_REALTIME, .caller = CALLER};
     return is_ours(rwlock) && is_valid(time) ? lock_to_read(rwlock, &limit)
                                              : real_pthread_rwlock_timedrdlock(rwlock, time);
 }
@@ -123,7 +123,7 @@ HOOK(int, pthread_rwlock_timedrdlock, (pthread_rwlock_t * rwlock, const struct t
 HOOK(int, pthread_rwlock_timedwrlock, (pthread_rwlock_t * rwlock, const struct timespec *time),
      (rwlock, time), EAGAIN)
 {
-    limit_t limit = {time, CLOCK_REALTIME, CALLER, 0};
+    limit_t limit = {.time = time, .clock = CLOCK_REALTIME, .caller = CALLER};
     return is_ours(rwlock) && is_valid(time) ? lock_to_write(rwlock, &limit)
                                              : real_pthread_rwlock_timedwrlock(rwlock, time);
 }
@@ -132,7 +132,7 @@ HOOK(int, pthread_rwlock_clockrdlock,
      (pthread_rwlock_t * rwlock, clockid_t clock, const struct timespec *time),
      (rwlock, clock, time), EAGAIN)
 {
-    limit_t limit = {time, clock, CALLER, 0};
+    limit_t limit = {.time = time, .clock = clock, .caller = CALLER};
     return is_ours(rwlock) && is_for_waits(clock) && is_valid(time)
                ? lock_to_read(rwlock, &limit)
                : real_pthread_rwlock_clockrdlock(rwlock, clock, time);
@@ -142,7 +142,7 @@ HOOK(int, pthread_rwlock_clockwrlock,
      (pthread_rwlock_t * rwlock, clockid_t clock, const struct timespec *time),
      (rwlock, clock, time), EAGAIN)
 {
-    limit_t limit = {time, clock, CALLER, 0};
+    limit_t limit = {.time = time, .clock = clock, .caller = CALLER};
     return is_ours(rwlock) && is_for_waits(clock) && is_valid(time)
                ? lock_to_write(rwlock, &limit)
                : real_pthread_rwlock_clockwrlock(rwlock, clock, time);

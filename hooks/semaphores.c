@@ -46,21 +46,22 @@ static int take(sem_t *semaphore, const limit_t *limit)
 
 HOOK(int, sem_wait, (sem_t * semaphore), (semaphore), refuse(EAGAIN))
 {
-    limit_t limit = {.caller = CALLER};
+    limit_t limit = {.caller = CALLER, .signals = SIGNALS_RESTART};
     return is_in_task() ? take(semaphore, &limit) : real_sem_wait(semaphore);
 }
 
 HOOK(int, sem_timedwait, (sem_t * semaphore, const struct timespec *time), (semaphore, time),
      refuse(EAGAIN))
 {
-    limit_t limit = {time, CLOCK_REALTIME, CALLER, 0};
+    limit_t limit = {
+        .time = time, .clock = CLOCK_REALTIME, .caller = CALLER, .signals = SIGNALS_FAIL};
     return is_in_task() ? take(semaphore, &limit) : real_sem_timedwait(semaphore, time);
 }
 
 HOOK(int, sem_clockwait, (sem_t * semaphore, clockid_t clock, const struct timespec *time),
      (semaphore, clock, time), refuse(EAGAIN))
 {
-    limit_t limit = {time, clock, CALLER, 0};
+    limit_t limit = {.time = time, .clock = clock, .caller = CALLER, .signals = SIGNALS_FAIL};
     return is_in_task() && is_for_waits(clock) ? take(semaphore, &limit)
                                                : real_sem_clockwait(semaphore, clock, time);
 }

@@ -22,7 +22,7 @@ static void tell_end(void *arg)
     lock(&caller->lock);
     aco_task_t *task = caller->task;
     caller->has_ended = 1;
-    int is_claimed = aco_i_claim(task, WAIT_EVENT);
+    int is_claimed = !caller->is_left && aco_i_claim(task, WAIT_EVENT);
     unlock(&caller->lock);
     if (is_claimed) {
         aco_i_make_ready(task); /* it joins this thread before it frees `caller` */
@@ -49,6 +49,22 @@ static int start_caller(caller_t *caller)
     return error;
 }
 
+/* Sets whether the thread leaves the task alone. */
+static void leave(caller_t *caller, int is_left)
+{
+    lock(&caller->lock);
+    caller->is_left = (char)is_left;
+    unlock(&caller->lock);
+}
+
+static int handle_interrupt(caller_t *caller, const limit_t *limit)
+{
+    leave(caller, 1);
+    int goes_on = goes_on_after(WAIT_INTERRUPTED, limit);
+    leave(caller, 0);
+    return goes_on;
+}
+
 /* Waits until the thread has reported its end. 0, or why the task gives up. */
 static int wait_for_caller(caller_t *caller, const limit_t *limit)
 {
@@ -62,10 +78,11 @@ static int wait_for_caller(caller_t *caller, const limit_t *limit)
         aco_i_open_wait(caller->task, FOR_HELPER);
         unlock(&caller->lock);
         outcome_t outcome = aco_i_wait_within(caller->task, limit);
-        if (outcome == WAIT_EVENT || outcome == WAIT_NONE) {
+        if (outcome == WAIT_EVENT || outcome == WAIT_NONE ||
+            (outcome == WAIT_INTERRUPTED && handle_interrupt(caller, limit))) {
             continue;
         }
-        if (aco_i_limit_goes_on(limit)) {
+        if (outcome != WAIT_INTERRUPTED && aco_i_limit_goes_on(limit)) {
             shield = aco_i_enter_shielded();
         } else {
             return aco_i_error_of(outcome);
@@ -205,7 +222,7 @@ int hook_pthread_join(pthread_t thread, void **result)
 int hook_pthread_clockjoin_np(pthread_t thread, void **result, clockid_t clock,
                               const struct timespec *time)
 {
-    limit_t limit = {time, clock, CALLER, 0};
+    limit_t limit = {.time = time, .clock = clock, .caller = CALLER};
     return is_in_task() && is_for_waits(clock) && (time == NULL || is_valid(time))
                ? join_in_task(thread, result, &limit)
                : real_pthread_clockjoin_np(thread, result, clock, time);
@@ -214,7 +231,7 @@ int hook_pthread_clockjoin_np(pthread_t thread, void **result, clockid_t clock,
 HOOK(int, pthread_timedjoin_np, (pthread_t thread, void **result, const struct timespec *time),
      (thread, result, time), EBUSY)
 {
-    limit_t limit = {time, CLOCK_REALTIME, CALLER, 0};
+    limit_t limit = {.time = time, .clock = CLOCK_REALTIME, .caller = CALLER};
     return is_in_task() && (time == NULL || is_valid(time))
                ? join_in_task(thread, result, &limit)
                : real_pthread_timedjoin_np(thread, result, time);

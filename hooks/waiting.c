@@ -193,7 +193,7 @@ static int wait_in_queue(const lockable_t *kind, void *object, const limit_t *li
         retry = is_first ? retry_after(kind, object, retry) : 0;
         outcome_t outcome = wait_within(self, limit, retry);
         int has_failed = outcome != WAIT_EVENT && outcome != WAIT_NONE;
-        if (has_failed && aco_i_limit_goes_on(limit)) {
+        if (has_failed && outcome != WAIT_INTERRUPTED && aco_i_limit_goes_on(limit)) {
             shield = aco_i_enter_shielded();
             has_failed = 0;
         }
@@ -204,7 +204,7 @@ static int wait_in_queue(const lockable_t *kind, void *object, const limit_t *li
     }
 }
 
-int aco_i_obtain(const lockable_t *kind, void *object, const limit_t *limit)
+static int obtain(const lockable_t *kind, void *object, const limit_t *limit)
 {
     aco_task_t *self = aco_i_running_task();
     bucket_t *bucket = bucket_of(object);
@@ -224,9 +224,18 @@ int aco_i_obtain(const lockable_t *kind, void *object, const limit_t *limit)
     aco_task_t *next = error != 0 || kind->is_shared ? claim_first(bucket, object) : NULL;
     unlock_bucket(bucket);
     make_all_ready(next, aco_i_make_ready);
-    if (error != 0) {
+    if (error != 0 && error != EINTR) {
         aco_i_rest();
     }
+    return error;
+}
+
+int aco_i_obtain(const lockable_t *kind, void *object, const limit_t *limit)
+{
+    int error;
+    do {
+        error = obtain(kind, object, limit);
+    } while (error == EINTR && goes_on_after(WAIT_INTERRUPTED, limit));
     return error;
 }
 
@@ -310,11 +319,14 @@ int aco_i_end_wait(const limit_t *limit, watch_t *watch)
             return 0;
         }
         int is_over = outcome == WAIT_NONE && watch != NULL && watch->is_over(watch);
-        if (outcome != WAIT_NONE && aco_i_limit_goes_on(limit)) {
+        if (outcome != WAIT_NONE && outcome != WAIT_INTERRUPTED && aco_i_limit_goes_on(limit)) {
             shield = aco_i_enter_shielded(); /* before the wait is opened again */
             outcome = WAIT_NONE;
         }
         outcome = end_or_reopen(self, is_over ? WAIT_EVENT : outcome);
+        if (goes_on_after(outcome, limit)) {
+            return ERESTART;
+        }
         if (outcome != WAIT_NONE) {
             return outcome == WAIT_EVENT ? 0 : aco_i_error_of(outcome);
         }

@@ -19,12 +19,20 @@
 
 #include <time.h>
 
+/* What a signal for the thread that waits does, after its handler has returned. */
+typedef enum {
+    SIGNALS_PASS,    /* the wait goes on */
+    SIGNALS_RESTART, /* the same with SA_RESTART, else the wait fails with EINTR */
+    SIGNALS_FAIL
+} signals_t;
+
 /* A point in time until which to wait; a NULL `time` is never. */
 typedef struct {
     const struct timespec *time;
     clockid_t clock;
     const void *caller; /* its library may want to wait beyond deadlines; NULL: it does not */
     int is_of_io;       /* not of a lock or similar */
+    signals_t signals;
 } limit_t;
 
 /* Whether a wait that has failed goes on, shielded, as its task is late and its library wants that.
@@ -36,6 +44,15 @@ typedef struct watch_s {
     int (*is_over)(struct watch_s *watch); /* whether the wait is over; it may set `interval` */
     int64_t interval;                      /* ns until it is called; 0: never */
 } watch_t;
+
+/* Whether the wait of a limit goes on that has ended in this way. If it was interrupted, that is
+ * handled first; the task is in no queue. */
+static inline int goes_on_after(outcome_t outcome, const limit_t *limit)
+{
+    return outcome == WAIT_INTERRUPTED &&
+           (aco_i_goes_on_after(outcome, limit->signals != SIGNALS_FAIL) ||
+            limit->signals == SIGNALS_PASS);
+}
 
 /* A kind of objects that tasks take and release. */
 typedef struct {
@@ -90,8 +107,8 @@ static inline void released(const void *object)
 /* As released(), but signal handlers may call it, too. */
 HIDDEN void aco_i_released_by_any(const void *object);
 
-/* Makes the running task wait until it has an object. 0, or ETIMEDOUT, ECANCELED or an error of
- * try(). */
+/* Makes the running task wait until it has an object. 0, or ETIMEDOUT, ECANCELED, EINTR or an error
+ * of try(). */
 HIDDEN int aco_i_obtain(const lockable_t *kind, void *object, const limit_t *limit);
 
 /*
@@ -100,6 +117,7 @@ HIDDEN int aco_i_obtain(const lockable_t *kind, void *object, const limit_t *lim
  * wakes the first task that waits, or all.
  */
 HIDDEN void aco_i_begin_cond_wait(const void *cond);
+/* 0, ETIMEDOUT, ECANCELED or EINTR; ERESTART: it was interrupted, and is to begin again. */
 HIDDEN int aco_i_end_wait(const limit_t *limit, watch_t *watch);
 /* Whether a wait of the running task is bound to fail, with `*error`. */
 HIDDEN int aco_i_must_fail(int *error);
@@ -132,7 +150,7 @@ HIDDEN outcome_t aco_i_wait_within(aco_task_t *self, const limit_t *limit);
 
 static inline int aco_i_error_of(outcome_t outcome)
 {
-    return outcome == WAIT_DEADLINE ? ETIMEDOUT : ECANCELED;
+    return outcome == WAIT_DEADLINE ? ETIMEDOUT : outcome == WAIT_INTERRUPTED ? EINTR : ECANCELED;
 }
 
 static inline int is_valid(const struct timespec *time)
@@ -168,8 +186,9 @@ typedef struct caller_s {
     void (*interrupt)(struct caller_s *caller); /* is repeated, as the call may not have begun */
     pthread_t thread;
     aco_task_t *task;
-    lock_t lock; /* for has_ended */
-    int has_ended;
+    lock_t lock; /* for what follows */
+    char has_ended;
+    char is_left; /* the task handles what has interrupted it */
 } caller_t;
 
 /* 0 if the call has returned by itself; else an error: no thread could be started, or the task gave

@@ -44,7 +44,11 @@ static thread_t *take(void)
     if (table.ct_free > LEAST_FREE || (table.ct == MOST_HANDLES && table.ct_free != 0)) {
         return take_free();
     }
-    return table.ct < MOST_HANDLES ? &table.at[table.ct++] : NULL;
+    if (table.ct == MOST_HANDLES) {
+        return NULL;
+    }
+    __atomic_store_n(&table.ct, table.ct + 1, __ATOMIC_RELEASE);
+    return &table.at[table.ct - 1];
 }
 
 thread_t *aco_i_new_handle(void)
@@ -74,6 +78,17 @@ thread_t *aco_i_handle_of(pthread_t thread)
 {
     uintptr_t offset = (uintptr_t)thread - (uintptr_t)__atomic_load_n(&table.at, __ATOMIC_ACQUIRE);
     return table.at != NULL && offset < MOST_HANDLES * sizeof(thread_t) ? (thread_t *)thread : NULL;
+}
+
+int aco_i_for_each_handle(int (*fn)(thread_t *thread, void *arg), void *arg)
+{
+    thread_t *at = __atomic_load_n(&table.at, __ATOMIC_ACQUIRE);
+    size_t ct = __atomic_load_n(&table.ct, __ATOMIC_ACQUIRE);
+    int result = 0;
+    for (size_t i = 0; at != NULL && i < ct && result == 0; i++) {
+        result = fn(&at[i], arg);
+    }
+    return result;
 }
 
 thread_t *aco_i_handle_of_tid(int tid)

@@ -64,9 +64,13 @@ typedef struct thread_s {
     int tid;
     size_t stack_sz, guard_sz;
     void *stack;               /* the caller's; NULL: its own */
-    uint64_t blocked, pending; /* signals, each a bit; the second is atomic */
+    uint64_t blocked, pending; /* signals, each a bit; atomic */
+    uint64_t awaited;          /* by sigwait() and similar; atomic */
+    uint64_t blocked_outside;  /* before the outermost handler was called */
+    unsigned ct_handlers;      /* that have not returned */
+    char must_look;            /* for signals of the process; atomic */
     union sigval value;        /* of the last pthread_sigqueue() */
-    int wake_fd;               /* an eventfd, while it waits for signals, plus 1 */
+    stack_t alt_stack;         /* kept, and not used */
     char cancel_state, cancel_type, is_cancelled;
     int policy, priority;
     int nice; /* added to the process's */
@@ -92,6 +96,10 @@ HIDDEN thread_t *aco_i_handle_of_tid(int tid);
 
 /* In a child after fork(), other threads hold no lock. */
 HIDDEN void aco_i_begin_child_of_handles(void);
+
+/* Calls `fn` for each handle that was ever used, until that returns other than 0, and returns
+ * that. */
+HIDDEN int aco_i_for_each_handle(int (*fn)(thread_t *thread, void *arg), void *arg);
 
 /* The caller's handle; NULL in a thread of the kernel. */
 static inline thread_t *this_thread(void)
@@ -148,6 +156,27 @@ HIDDEN void aco_i_begin_signals(thread_t *thread, const thread_t *creator);
 
 /* Lets the running thread's loop have the signals of the process that the thread does not block. */
 HIDDEN void aco_i_take_signals(const thread_t *thread);
+
+/* Calls the handlers for signals of the running thread that have come and are not blocked. */
+HIDDEN void aco_i_deliver(thread_t *thread);
+
+static inline int has_signals(const thread_t *thread)
+{
+    uint64_t pending = __atomic_load_n(&thread->pending, __ATOMIC_SEQ_CST);
+    return (pending & ~thread->blocked) != 0 ||
+           __atomic_load_n(&thread->must_look, __ATOMIC_RELAXED) != 0;
+}
+
+/* What the runtime calls when a wait was interrupted. */
+HIDDEN aco_i_interrupt_t aco_i_handle_interrupt(aco_task_t *task);
+
+/* Finds threads for signals of the process that its first thread blocks, as a task. */
+HIDDEN void *aco_i_find_receivers(void *unused);
+
+/* Lets a mask, which may be NULL, be that of the running thread during a call. The first returns
+ * whether a handler was called. */
+HIDDEN int aco_i_begin_mask(thread_t *thread, const sigset_t *mask, uint64_t *before);
+HIDDEN void aco_i_end_mask(thread_t *thread, uint64_t before);
 
 /* ---- numbers.c ---- */
 

@@ -124,12 +124,26 @@ REPLACE(int, pthread_setcanceltype, (int type, int *before), (type, before), EIN
 
 /* ==== Cancellation points ==================================================================== */
 
+static inline void look_for_signals(void)
+{
+    thread_t *thread = this_thread();
+    if (thread != NULL && __builtin_expect(has_signals(thread), 0)) {
+        aco_i_deliver(thread);
+    }
+}
+
+static inline void begin_point(void)
+{
+    look_for_signals();
+    name_pthread_testcancel();
+}
+
 /* POINT() is for functions that fail with errno, ERROR_POINT() for those that return errors. One
  * that has done something returns, even if its thread has been cancelled meanwhile. */
 #define POINT_IF(failed, type, name, params, args)                                                 \
     REPLACE_HOOK(type, name, params)                                                               \
     {                                                                                              \
-        name_pthread_testcancel();                                                                 \
+        begin_point();                                                                             \
         type result = hook_##name args;                                                            \
         if (__builtin_expect((failed) != 0, 0)) {                                                  \
             KEEP_ERRNO();                                                                          \
@@ -139,6 +153,26 @@ REPLACE(int, pthread_setcanceltype, (int type, int *before), (type, before), EIN
     }                                                                                              \
     _Static_assert(1, "")
 #define POINT(...) POINT_IF(result < 0 && errno == ECANCELED, __VA_ARGS__)
+/* With a mask for its time, which the hook does not get: the loop has another one. */
+#define MASKED_POINT(type, name, params, args, args_of_hook)                                       \
+    REPLACE_HOOK(type, name, params)                                                               \
+    {                                                                                              \
+        thread_t *thread = this_thread();                                                          \
+        uint64_t before;                                                                           \
+        if (thread == NULL) {                                                                      \
+            return hook_##name args;                                                               \
+        }                                                                                          \
+        begin_point();                                                                             \
+        type result = aco_i_begin_mask(thread, mask, &before) ? (type)refuse(EINTR)                \
+                                                              : hook_##name args_of_hook;          \
+        aco_i_end_mask(thread, before);                                                            \
+        if (result < 0 && errno == ECANCELED) {                                                    \
+            KEEP_ERRNO();                                                                          \
+            name_pthread_testcancel();                                                             \
+        }                                                                                          \
+        return result;                                                                             \
+    }                                                                                              \
+    _Static_assert(1, "")
 #define ERROR_POINT(...) POINT_IF(result == ECANCELED, __VA_ARGS__)
 
 POINT(ssize_t, read, (int fd, void *buf, size_t sz), (fd, buf, sz));
@@ -161,18 +195,28 @@ POINT(int, accept4, (int fd, struct sockaddr *addr, socklen_t *addr_sz, int flag
       (fd, addr, addr_sz, flags));
 POINT(int, connect, (int fd, const struct sockaddr *addr, socklen_t addr_sz), (fd, addr, addr_sz));
 POINT(int, poll, (struct pollfd * fds, nfds_t ct, int timeout), (fds, ct, timeout));
-POINT(int, ppoll, (struct pollfd * fds, nfds_t ct, const struct timespec *t, const sigset_t *mask),
-      (fds, ct, t, mask));
+MASKED_POINT(int, ppoll,
+             (struct pollfd * fds, nfds_t ct, const struct timespec *t, const sigset_t *mask),
+             (fds, ct, t, mask), (fds, ct, t, NULL));
 POINT(int, select, (int ct, void *in, void *out, void *except, struct timeval *t),
       (ct, in, out, except, t));
-POINT(int, pselect,
-      (int ct, void *in, void *out, void *except, const struct timespec *t, const sigset_t *mask),
-      (ct, in, out, except, t, mask));
+MASKED_POINT(int, pselect,
+             (int ct, void *in, void *out, void *except, const struct timespec *t,
+              const sigset_t *mask),
+             (ct, in, out, except, t, mask), (ct, in, out, except, t, NULL));
 POINT(int, epoll_wait, (int fd, struct epoll_event *events, int ct, int timeout),
       (fd, events, ct, timeout));
-POINT(int, epoll_pwait,
-      (int fd, struct epoll_event *events, int ct, int timeout, const sigset_t *mask),
-      (fd, events, ct, timeout, mask));
+MASKED_POINT(int, epoll_pwait,
+             (int fd, struct epoll_event *events, int ct, int timeout, const sigset_t *mask),
+             (fd, events, ct, timeout, mask), (fd, events, ct, timeout, NULL));
+MASKED_POINT(int, epoll_pwait2,
+             (int fd, struct epoll_event *events, int ct, const struct timespec *t,
+              const sigset_t *mask),
+             (fd, events, ct, t, mask), (fd, events, ct, t, NULL));
+MASKED_POINT(int, __ppoll_chk,
+             (struct pollfd * fds, nfds_t ct, const struct timespec *t, const sigset_t *mask,
+              size_t sz),
+             (fds, ct, t, mask, sz), (fds, ct, t, NULL, sz));
 POINT(int, nanosleep, (const struct timespec *t, struct timespec *left), (t, left));
 ERROR_POINT(int, clock_nanosleep,
             (clockid_t clock, int flags, const struct timespec *t, struct timespec *left),
@@ -208,3 +252,12 @@ ERROR_POINT(int, pthread_cond_clockwait,
             (pthread_cond_t * cond, pthread_mutex_t *mutex, clockid_t clock,
              const struct timespec *time),
             (cond, mutex, clock, time));
+
+/* ==== Other calls that let handlers run ====================================================== */
+
+REPLACE_HOOK(int, sched_yield, (void))
+{
+    int result = hook_sched_yield();
+    look_for_signals();
+    return result;
+}

@@ -9,12 +9,15 @@
 #include "internal.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/signalfd.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #define MOST_SIGNALS 64
 #define BIT_OF(number) (UINT64_C(1) << ((number)-1))
+#define FAULTS                                                                                     \
+    (BIT_OF(SIGSEGV) | BIT_OF(SIGBUS) | BIT_OF(SIGFPE) | BIT_OF(SIGILL) | BIT_OF(SIGTRAP) |        \
+     BIT_OF(SIGABRT) | BIT_OF(SIGSYS))
 
 REPLACE(int, pthread_sigmask, (int how, const sigset_t *set, sigset_t *before), (how, set, before),
         (int)aco_i_syscall(SYS_rt_sigprocmask, how, set, before, MOST_SIGNALS / 8));
@@ -30,6 +33,13 @@ static void set_bits(sigset_t *set, uint64_t bits)
 {
     memset(set, 0, sizeof(*set));
     memcpy(set, &bits, sizeof(bits));
+}
+
+/* Before signals are looked for: their sender looks at the mask after it has sent one. */
+static void set_blocked(thread_t *thread, uint64_t bits)
+{
+    __atomic_store_n(&thread->blocked, bits & ~(BIT_OF(SIGKILL) | BIT_OF(SIGSTOP)),
+                     __ATOMIC_SEQ_CST);
 }
 
 void aco_i_begin_signals(thread_t *thread, const thread_t *creator)
@@ -49,58 +59,163 @@ void aco_i_take_signals(const thread_t *thread)
     real_pthread_sigmask(SIG_SETMASK, &set, NULL);
 }
 
-/* ==== Delivery =============================================================================== */
+/* ==== Handlers =============================================================================== */
 
-static void call_handler(thread_t *thread, const struct sigaction *action, int number)
+/* Tells of a signal by pthread_kill() or pthread_sigqueue(). */
+static void describe(const thread_t *thread, int number, siginfo_t *info)
 {
-    uint64_t before = thread->blocked;
-    siginfo_t info;
-    memset(&info, 0, sizeof(info));
-    info.si_signo = number;
-    info.si_code = SI_TKILL;
-    info.si_pid = getpid();
-    info.si_uid = getuid();
-    info.si_value = thread->value;
-    thread->blocked |= bits_of(&action->sa_mask);
-    thread->blocked |= (action->sa_flags & SA_NODEFER) == 0 ? BIT_OF(number) : 0;
-    if ((action->sa_flags & SA_SIGINFO) != 0) {
-        action->sa_sigaction(number, &info, NULL);
-    } else {
-        action->sa_handler(number);
-    }
-    thread->blocked = before;
+    memset(info, 0, sizeof(*info));
+    info->si_signo = number;
+    info->si_code = SI_TKILL;
+    info->si_pid = getpid();
+    info->si_uid = getuid();
+    info->si_value = thread->value;
 }
 
-/* Does what a signal does. The kernel knows what that is for those without a handler: it then
- * concerns the process. */
-static void deliver(thread_t *thread, int number)
+static void call_with_mask(thread_t *thread, const struct sigaction *action, siginfo_t *info)
+{
+    uint64_t before = thread->blocked;
+    unsigned ct_handlers = thread->ct_handlers++;
+    thread->blocked_outside = ct_handlers == 0 ? before : thread->blocked_outside;
+    uint64_t own = (action->sa_flags & SA_NODEFER) == 0 ? BIT_OF(info->si_signo) : 0;
+    set_blocked(thread, before | bits_of(&action->sa_mask) | own);
+    if ((action->sa_flags & SA_SIGINFO) != 0) {
+        ucontext_t context;
+        getcontext(&context);
+        action->sa_sigaction(info->si_signo, info, &context);
+    } else {
+        action->sa_handler(info->si_signo);
+    }
+    thread->ct_handlers = ct_handlers;
+    set_blocked(thread, before);
+}
+
+/* The handler may wait, and leave by a jump: so what holds for the interrupted wait alone does not
+ * hold in it. */
+static void call_handler(thread_t *thread, const struct sigaction *action, siginfo_t *info)
+{
+    aco_task_t *task = thread->task;
+    if (task == NULL || aco_i_loop == NULL) { /* in a child */
+        call_with_mask(thread, action, info);
+        return;
+    }
+    int ct_shields = task->ct_shields;
+    int64_t deadline = task->deadline;
+    const void *caller = task->caller;
+    task->ct_shields = 0;
+    task->deadline = NO_DEADLINE;
+    task->caller = NULL;
+    call_with_mask(thread, action, info);
+    task->ct_shields = ct_shields;
+    task->deadline = deadline;
+    task->caller = caller;
+}
+
+/* Lets the kernel do what a signal does that has no handler: it then concerns the process. */
+static void act_by_default(int number)
+{
+    sigset_t set, before;
+    sigemptyset(&set);
+    sigaddset(&set, number);
+    real_pthread_sigmask(SIG_UNBLOCK, &set, &before);
+    aco_i_syscall(SYS_tgkill, getpid(), (int)aco_i_syscall(SYS_gettid), number);
+    real_pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static int has_handler(const struct sigaction *action)
+{
+    return (action->sa_flags & SA_SIGINFO) != 0 ||
+           (action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN);
+}
+
+static aco_i_interrupt_t handle(thread_t *thread, siginfo_t *info)
 {
     struct sigaction action;
-    if (sigaction(number, NULL, &action) != 0) {
-        return;
+    if (sigaction(info->si_signo, NULL, &action) != 0) {
+        return INTERRUPT_NOTHING;
     }
-    int has_handler = (action.sa_flags & SA_SIGINFO) != 0 ||
-                      (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN);
-    if (!has_handler) {
-        aco_i_syscall(SYS_kill, getpid(), number);
-        return;
+    if (!has_handler(&action)) {
+        act_by_default(info->si_signo);
+        return INTERRUPT_NOTHING;
     }
     if ((action.sa_flags & (int)SA_RESETHAND) != 0) {
-        signal(number, SIG_DFL);
+        signal(info->si_signo, SIG_DFL);
     }
-    call_handler(thread, &action, number);
+    call_handler(thread, &action, info);
+    return (action.sa_flags & SA_RESTART) != 0 ? INTERRUPT_RESTARTS : INTERRUPT_FAILS;
+}
+
+/* ==== Delivery =============================================================================== */
+
+/* Takes signals of the process that the running thread does not block, and nobody else has taken:
+ * the thread of the loop blocks all. */
+static aco_i_interrupt_t take_signals_of_process(thread_t *thread)
+{
+    static const struct timespec at_once;
+    aco_i_interrupt_t most = INTERRUPT_NOTHING;
+    siginfo_t info;
+    sigset_t set;
+    __atomic_store_n(&thread->must_look, 0, __ATOMIC_SEQ_CST);
+    while (set_bits(&set, ~(thread->blocked | thread->awaited | FAULTS)),
+           aco_i_libc.sigtimedwait(&set, &info, &at_once) > 0) {
+        aco_i_interrupt_t one = handle(thread, &info);
+        most = one > most ? one : most;
+    }
+    return most;
 }
 
 /* Called by the thread itself. */
-static void deliver_pending(thread_t *thread)
+static aco_i_interrupt_t deliver(thread_t *thread)
 {
     KEEP_ERRNO();
+    aco_i_interrupt_t most = INTERRUPT_NOTHING, one;
     uint64_t bits;
-    while ((bits = __atomic_load_n(&thread->pending, __ATOMIC_ACQUIRE) & ~thread->blocked) != 0) {
-        int number = __builtin_ctzll(bits) + 1;
-        __atomic_and_fetch(&thread->pending, ~BIT_OF(number), __ATOMIC_ACQ_REL);
-        deliver(thread, number);
+    while ((bits = __atomic_load_n(&thread->pending, __ATOMIC_SEQ_CST) &
+                   ~(thread->blocked | thread->awaited)) != 0) {
+        siginfo_t info;
+        describe(thread, __builtin_ctzll(bits) + 1, &info);
+        __atomic_and_fetch(&thread->pending, ~BIT_OF(info.si_signo), __ATOMIC_SEQ_CST);
+        one = handle(thread, &info);
+        most = one > most ? one : most;
     }
+    if (__atomic_load_n(&thread->must_look, __ATOMIC_SEQ_CST)) {
+        one = take_signals_of_process(thread);
+        most = one > most ? one : most;
+    }
+    return most;
+}
+
+void aco_i_deliver(thread_t *thread)
+{
+    deliver(thread);
+}
+
+aco_i_interrupt_t aco_i_handle_interrupt(aco_task_t *task)
+{
+    thread_t *thread = (thread_t *)task->arg;
+    __atomic_store_n(&task->is_interrupted, 0, __ATOMIC_SEQ_CST);
+    aco_i_interrupt_t interrupt = deliver(thread);
+    return (__atomic_load_n(&thread->pending, __ATOMIC_SEQ_CST) & thread->awaited) != 0
+               ? INTERRUPT_FAILS
+               : interrupt;
+}
+
+/* ==== Sending ================================================================================ */
+
+/* Whether a signal that comes now is to interrupt the wait of a thread. */
+static int is_wanted(const thread_t *thread, uint64_t bit)
+{
+    uint64_t blocked = __atomic_load_n(&thread->blocked, __ATOMIC_SEQ_CST);
+    return (blocked & bit) == 0 || (__atomic_load_n(&thread->awaited, __ATOMIC_SEQ_CST) & bit) != 0;
+}
+
+/* Without a handler, a signal need not wait until its thread runs. */
+static int acts_at_once(const thread_t *thread, int number)
+{
+    struct sigaction action;
+    return number == SIGKILL || number == SIGSTOP ||
+           (is_wanted(thread, BIT_OF(number)) && (thread->awaited & BIT_OF(number)) == 0 &&
+            sigaction(number, NULL, &action) == 0 && !has_handler(&action));
 }
 
 static int send_signal(thread_t *thread, int number)
@@ -114,14 +229,19 @@ static int send_signal(thread_t *thread, int number)
     if (number == 0 || __atomic_load_n(&thread->is_over, __ATOMIC_ACQUIRE) != 0) {
         return 0;
     }
+    if (acts_at_once(thread, number)) {
+        act_by_default(number);
+        return 0;
+    }
+    int is_own = thread == this_thread();
     lock(&thread->lock);
-    __atomic_or_fetch(&thread->pending, BIT_OF(number), __ATOMIC_ACQ_REL);
-    if (thread->wake_fd != 0) {
-        eventfd_write(thread->wake_fd - 1, 1);
+    __atomic_or_fetch(&thread->pending, BIT_OF(number), __ATOMIC_SEQ_CST);
+    if (!is_own && thread->task != NULL && is_wanted(thread, BIT_OF(number))) {
+        aco_i_interrupt(thread->task);
     }
     unlock(&thread->lock);
-    if (thread == this_thread()) {
-        deliver_pending(thread);
+    if (is_own) {
+        deliver(thread);
     }
     return 0;
 }
@@ -143,6 +263,20 @@ REPLACE(int, pthread_sigqueue, (pthread_t id, int number, union sigval value), (
     return send_signal(thread, number);
 }
 
+/* A signal to the process that the first thread blocks comes before kill() returns, if the caller is
+ * the only thread for it. */
+REPLACE(int, kill, (pid_t process, int number), (process, number),
+        (int)aco_i_syscall(SYS_kill, process, number))
+{
+    thread_t *thread = this_thread();
+    int result = real_kill(process, number);
+    if (result == 0 && thread != NULL && process == getpid()) {
+        thread->must_look = 1;
+        deliver(thread);
+    }
+    return result;
+}
+
 REPLACE(int, tgkill, (pid_t process, pid_t tid, int number), (process, tid, number),
         (int)aco_i_syscall(SYS_tgkill, process, tid, number))
 {
@@ -160,6 +294,36 @@ REPLACE(int, raise, (int number), (number), -1)
 
 /* ==== Masks ================================================================================== */
 
+/* Delivers what the thread does not block any more. */
+static void look_after(thread_t *thread, uint64_t blocked_before)
+{
+    if ((blocked_before & ~thread->blocked) != 0) {
+        thread->must_look = 1;
+    }
+    deliver(thread);
+}
+
+int aco_i_begin_mask(thread_t *thread, const sigset_t *mask, uint64_t *before)
+{
+    *before = thread->blocked;
+    if (mask == NULL) {
+        return 0;
+    }
+    set_blocked(thread, bits_of(mask));
+    thread->must_look |= (*before & ~thread->blocked) != 0;
+    return deliver(thread) != INTERRUPT_NOTHING;
+}
+
+void aco_i_end_mask(thread_t *thread, uint64_t before)
+{
+    KEEP_ERRNO();
+    uint64_t during = thread->blocked;
+    set_blocked(thread, before);
+    if (during != before) {
+        look_after(thread, during);
+    }
+}
+
 int name_pthread_sigmask(int how, const sigset_t *set, sigset_t *before)
 {
     thread_t *thread = this_thread();
@@ -171,13 +335,14 @@ int name_pthread_sigmask(int how, const sigset_t *set, sigset_t *before)
         return EINVAL;
     }
     if (set != NULL) {
-        bits &= ~(BIT_OF(SIGKILL) | BIT_OF(SIGSTOP));
-        thread->blocked = how == SIG_BLOCK ? old | bits : how == SIG_UNBLOCK ? old & ~bits : bits;
+        set_blocked(thread, how == SIG_BLOCK     ? old | bits
+                            : how == SIG_UNBLOCK ? old & ~bits
+                                                 : bits);
     }
     if (before != NULL) {
         set_bits(before, old);
     }
-    deliver_pending(thread);
+    look_after(thread, old);
     return 0;
 }
 
@@ -203,66 +368,54 @@ REPLACE(int, sigpending, (sigset_t * set), (set), -1)
 /* Takes a pending signal of a set and returns its number; 0 if there is none. */
 static int take_pending(thread_t *thread, uint64_t bits, siginfo_t *info)
 {
-    bits &= __atomic_load_n(&thread->pending, __ATOMIC_ACQUIRE);
+    bits &= __atomic_load_n(&thread->pending, __ATOMIC_SEQ_CST);
     if (bits == 0) {
         return 0;
     }
     int number = __builtin_ctzll(bits) + 1;
-    __atomic_and_fetch(&thread->pending, ~BIT_OF(number), __ATOMIC_ACQ_REL);
+    __atomic_and_fetch(&thread->pending, ~BIT_OF(number), __ATOMIC_SEQ_CST);
     if (info != NULL) {
-        memset(info, 0, sizeof(*info));
-        info->si_signo = number;
-        info->si_code = SI_TKILL;
-        info->si_pid = getpid();
-        info->si_uid = getuid();
-        info->si_value = thread->value;
+        describe(thread, number, info);
     }
     return number;
 }
 
-static void set_wake_fd(thread_t *thread, int fd)
-{
-    lock(&thread->lock);
-    thread->wake_fd = fd;
-    unlock(&thread->lock);
-}
-
-/* Waits for signals to the process, and for those to the thread, which come by way of fds[1]. */
-static int wait_with(thread_t *thread, const sigset_t *set, siginfo_t *info, int64_t until,
-                     struct pollfd *fds)
+/* Waits for signals to the process, by a signalfd, and for those to the thread, which interrupt the
+ * wait. */
+static int wait_with(thread_t *thread, const sigset_t *set, siginfo_t *info, int64_t until, int fd)
 {
     static const struct timespec at_once;
-    for (eventfd_t ct_sent;; eventfd_read(fds[1].fd, &ct_sent)) {
+    struct pollfd polled = {fd, POLLIN, 0};
+    for (;;) {
         int number = take_pending(thread, bits_of(set), info);
         number = number != 0 ? number : aco_i_libc.sigtimedwait(set, info, &at_once);
         if (number > 0 || errno != EAGAIN) {
             return number;
         }
-        int ct = aco_i_poll(fds, 2, until);
-        if (ct <= 0) {
+        int ct = aco_i_poll(&polled, 1, until);
+        if (ct == 0 || (ct < 0 && errno != EINTR)) {
             errno = ct == 0 ? EAGAIN : errno;
             return -1;
+        }
+        if (ct < 0 && (thread->pending & bits_of(set)) == 0) {
+            return -1; /* another one had a handler */
         }
     }
 }
 
 static int wait_for_signal(thread_t *thread, const sigset_t *set, siginfo_t *info, int64_t until)
 {
-    struct pollfd fds[2] = {{signalfd(-1, set, SFD_NONBLOCK | SFD_CLOEXEC), POLLIN, 0},
-                            {eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), POLLIN, 0}};
-    int number = -1;
     pthread_testcancel();
-    if (fds[0].fd >= 0 && fds[1].fd >= 0) {
-        set_wake_fd(thread, fds[1].fd + 1);
-        number = wait_with(thread, set, info, until, fds);
-        set_wake_fd(thread, 0);
+    int fd = signalfd(-1, set, SFD_NONBLOCK | SFD_CLOEXEC);
+    if (fd < 0) {
+        return -1;
     }
+    __atomic_store_n(&thread->awaited, bits_of(set), __ATOMIC_SEQ_CST);
+    int number = wait_with(thread, set, info, until, fd);
+    __atomic_store_n(&thread->awaited, 0, __ATOMIC_SEQ_CST);
     KEEP_ERRNO();
-    for (int i = 0; i < 2; i++) {
-        if (fds[i].fd >= 0) {
-            aco_close(fds[i].fd);
-        }
-    }
+    aco_close(fd);
+    deliver(thread);
     pthread_testcancel();
     return number;
 }
@@ -289,9 +442,113 @@ REPLACE_HOOK(int, sigwait, (const sigset_t *set, int *number))
         return hook_sigwait(set, number);
     }
     KEEP_ERRNO();
-    int got = wait_for_signal(thread, set, NULL, NO_DEADLINE);
+    int got;
+    do {
+        got = wait_for_signal(thread, set, NULL, NO_DEADLINE);
+    } while (got < 0 && errno == EINTR);
     if (got > 0) {
         *number = got;
     }
     return got < 0 ? errno : 0;
+}
+
+/* ==== Signals of the process ================================================================= */
+
+#define FIRST_PAUSE 1000000 /* ns between looks for a receiver */
+#define LAST_PAUSE 100000000
+
+/* Asks a thread to look, unless one waits for the signals: that one sees them itself. */
+static int ask(thread_t *thread, void *bits)
+{
+    uint64_t wanted = *(uint64_t *)bits;
+    int is_asked = 0;
+    if (thread->state == HANDLE_FREE || thread->task == NULL) {
+        return 0;
+    }
+    lock(&thread->lock);
+    if (thread->task != NULL && (wanted & ~thread->blocked & ~thread->awaited) != 0) {
+        __atomic_store_n(&thread->must_look, 1, __ATOMIC_SEQ_CST);
+        aco_i_interrupt(thread->task);
+        is_asked = 1;
+    }
+    unlock(&thread->lock);
+    return is_asked;
+}
+
+static int waits_for(thread_t *thread, void *bits)
+{
+    *(uint64_t *)bits &= ~(thread->state == HANDLE_FREE ? 0 : thread->awaited);
+    return 0;
+}
+
+void *aco_i_find_receivers(void *unused)
+{
+    sigset_t set;
+    int64_t pause = FIRST_PAUSE;
+    set_bits(&set, ~FAULTS);
+    int fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+    while (fd >= 0 && aco_wait_fd(fd, POLLIN) >= 0) {
+        sigset_t pending;
+        uint64_t bits = real_sigpending(&pending) == 0 ? bits_of(&pending) & ~FAULTS : 0;
+        aco_i_for_each_handle(waits_for, &bits);
+        if (bits != 0) {
+            aco_i_for_each_handle(ask, &bits);
+        }
+        aco_sleep(pause);
+        pause = bits != 0 && pause < LAST_PAUSE ? 2 * pause : FIRST_PAUSE;
+    }
+    return unused;
+}
+
+/* ==== Jumps out of handlers ================================================================== */
+
+/* The mask that sigsetjmp() has saved is the loop's; the thread's own was that before the
+ * handler. */
+static void leave_handlers(const struct __jmp_buf_tag *to)
+{
+    thread_t *thread = this_thread();
+    if (thread != NULL && thread->ct_handlers != 0) {
+        thread->ct_handlers = 0;
+        if (to->__mask_was_saved) {
+            set_blocked(thread, thread->blocked_outside);
+        }
+    }
+}
+
+#define LEAVE_BY(name)                                                                             \
+    REPLACE_HOOK(void, name, (void *buf, int value))                                               \
+    {                                                                                              \
+        leave_handlers((const struct __jmp_buf_tag *)buf);                                         \
+        hook_##name(buf, value);                                                                   \
+    }                                                                                              \
+    _Static_assert(1, "")
+
+LEAVE_BY(longjmp);
+LEAVE_BY(_longjmp);
+LEAVE_BY(siglongjmp);
+LEAVE_BY(__longjmp_chk);
+
+/* ==== Stacks for handlers ==================================================================== */
+
+/* Handlers of a thread run on its own stack; that of the loop is the runtime's. */
+REPLACE(int, sigaltstack, (const stack_t *stack, stack_t *before), (stack, before),
+        (int)aco_i_syscall(SYS_sigaltstack, stack, before))
+{
+    thread_t *thread = this_thread();
+    if (thread == NULL) {
+        return real_sigaltstack(stack, before);
+    }
+    stack_t old = thread->alt_stack;
+    old.ss_flags = old.ss_sp == NULL ? SS_DISABLE : old.ss_flags;
+    if (stack != NULL && (stack->ss_flags & SS_DISABLE) == 0 &&
+        stack->ss_size < (size_t)sysconf(_SC_MINSIGSTKSZ)) {
+        return (int)refuse(ENOMEM);
+    }
+    if (stack != NULL) {
+        thread->alt_stack = (stack->ss_flags & SS_DISABLE) != 0 ? (stack_t){.ss_sp = NULL} : *stack;
+    }
+    if (before != NULL) {
+        *before = old;
+    }
+    return 0;
 }

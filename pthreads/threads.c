@@ -80,6 +80,10 @@ static void *keep(void *arg)
         return NULL;
     }
     keeper.runtime = aco_i_loop->runtime;
+    if (aco_go(aco_i_find_receivers, NULL) != 0) {
+        keeper.error = EAGAIN;
+        return NULL;
+    }
     aco_i_set_and_wake(&keeper.state, STARTED);
     while (aco_chan_recv(keeper.requests, &thread) == 1) {
         while (start_task(thread) != 0) {
@@ -97,6 +101,7 @@ static void continue_thread(aco_task_t *task)
 static void *run_keeper(void *arg)
 {
     aco_i_on_return = continue_thread;
+    aco_i_on_interrupt = aco_i_handle_interrupt;
     aco_run_options_t options = {.ct_threads = aco_i_ct_loops(), .stack_sz = keeper.stack_sz};
     prctl(PR_SET_NAME, "aco-pthreads");
     keeper.error = 0;
@@ -194,6 +199,7 @@ static void tell_end(aco_task_t *task, void *arg)
 /* Its own function, as its frame is the last one that pthread_exit() unwinds. */
 static __attribute__((noinline)) void call(thread_t *thread)
 {
+    aco_i_deliver(thread);
     if (thread->is_c11) {
         thrd_start_t fn = (thrd_start_t)(uintptr_t)thread->fn;
         thread->arg = (void *)(intptr_t)fn(thread->arg);

@@ -74,6 +74,9 @@ SHARED void aco_i_make_ready(aco_task_t *task);
 /* Does the same, in signal handlers, too. */
 SHARED void aco_i_make_ready_by_inbox(aco_task_t *task);
 
+/* Interrupts the wait of a task with `is_thread`, which has not ended, or its next one. */
+SHARED void aco_i_interrupt(aco_task_t *task);
+
 /* ---- sched/loop.c ---- */
 
 #define ACO_I_CALLS_A_ROUND 32u
@@ -122,12 +125,23 @@ SHARED outcome_t aco_i_wait_until(aco_task_t *task, int64_t until);
 /* Called when a task with `is_thread` goes on after a switch, before anything else. */
 extern SHARED void (*aco_i_on_return)(aco_task_t *task);
 
+/* Called when a wait of such a task was interrupted, and it is in no queue. */
+typedef enum { INTERRUPT_NOTHING, INTERRUPT_RESTARTS, INTERRUPT_FAILS } aco_i_interrupt_t;
+extern SHARED aco_i_interrupt_t (*aco_i_on_interrupt)(aco_task_t *task);
+
 /* Lets other tasks run. */
 SHARED void aco_i_yield(void);
 
 /* Turns the end of a wait into a result: 0 for WAIT_EVENT, or else -1 with errno. The task is in no
  * queue any more. */
 SHARED int aco_i_result(outcome_t outcome);
+
+/* Whether a wait goes on that has ended in this way. If it was interrupted, that is handled first;
+ * the task is in no queue. */
+SHARED int aco_i_goes_on_after(outcome_t outcome, int may_restart);
+
+/* Whether a call that has failed, with errno, was interrupted and may be made again. */
+SHARED int aco_i_may_restart(void);
 
 /* Called by what fails without aco_i_result(), at its end: a wait that has failed at once, as the
  * task is cancelled or late, takes 1 ms from the third one in a row on, so that others run. */

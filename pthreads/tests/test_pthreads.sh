@@ -131,6 +131,13 @@ test_own() {
         build numbers.c $options
         both 60 "$TMP/numbers"
         # shellcheck disable=SC2086
+        build signals.c $options
+        both 60 "$TMP/signals"
+        ACO_PTHREADS_LOOPS=1 both 60 "$TMP/signals"
+        # shellcheck disable=SC2086
+        build interrupted.c $options
+        both 60 "$TMP/interrupted"
+        # shellcheck disable=SC2086
         build threads.c $options
         both 60 "$TMP/threads" 1000
         ACO_PTHREADS_LOOPS=1 both 60 "$TMP/threads" 1000

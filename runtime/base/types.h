@@ -16,8 +16,9 @@ typedef enum {
     WAIT_EVENT,
     WAIT_DEADLINE,
     WAIT_CANCELLED,
-    WAIT_CLOSED, /* the object that it waited for was closed */
-    WAIT_RECHECK /* the kernel must be asked about that again */
+    WAIT_CLOSED,  /* the object that it waited for was closed */
+    WAIT_RECHECK, /* the kernel must be asked about that again */
+    WAIT_INTERRUPTED
 } outcome_t;
 
 typedef enum __attribute__((packed)) {
@@ -82,6 +83,8 @@ struct aco_task_s {
     char shares_stack;
     char is_joinable;
     char is_cancelled;              /* atomic */
+    char is_interrupted;            /* atomic: aco_i_on_interrupt() is to be called */
+    char may_restart;               /* the wait that was interrupted last, if its call wants to */
     char has_token;                 /* atomic: aco_unpark() came before aco_park() */
     char is_unhooked;               /* hooks pass its calls on to libc */
     unsigned char starts_later : 1; /* it has a timer before it has a stack */

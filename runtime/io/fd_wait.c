@@ -62,7 +62,7 @@ int aco_i_wait_for(int fd, fd_t *entry, int events, moment_t since, int64_t unti
     if (entered == 0 && outcome != WAIT_EVENT && outcome != WAIT_CLOSED) {
         leave(entry, &self->node);
     }
-    if (outcome == WAIT_RECHECK) {
+    if (outcome == WAIT_RECHECK || aco_i_goes_on_after(outcome, until == NO_DEADLINE)) {
         return 1;
     }
     if (outcome == WAIT_CLOSED || outcome == WAIT_NONE) {
@@ -158,6 +158,9 @@ static int poll_by(struct pollfd *fds, polled_t *places, nfds_t ct, int64_t unti
                                                                    : aco_i_wait_until(self, end);
         outcome = outcome == WAIT_RECHECK ? WAIT_EVENT : outcome;
         leave_all(places, ct);
+        if (aco_i_goes_on_after(outcome, 0)) {
+            continue;
+        }
         int ct_closed = outcome == WAIT_CLOSED || outcome == WAIT_EVENT
                             ? mark_closed(fds, places, ct)
                             : 0;

@@ -24,7 +24,8 @@ typedef struct {
     void (*discard)(void *);
     aco_task_t *task; /* that waits; NULL: it has dropped the job */
     int error;        /* errno, before `fn` and then after it */
-    int is_done;
+    char is_done;
+    char is_left; /* its task handles what has interrupted it */
 } job_t;
 
 struct helpers_s {
@@ -86,7 +87,7 @@ static void do_job(helpers_t *helpers, job_t *job)
     aco_task_t *task = job->task;
     job->error = error;
     job->is_done = 1;
-    int is_claimed = task != NULL && aco_i_claim(task, WAIT_EVENT);
+    int is_claimed = task != NULL && !job->is_left && aco_i_claim(task, WAIT_EVENT);
     aco_i_libc.pthread_mutex_unlock(&helpers->mutex);
     if (is_claimed) {
         aco_i_make_ready(task); /* it frees the job */
@@ -224,6 +225,39 @@ READS_RACILY size_t aco_i_ct_idle_helpers(const runtime_t *runtime)
 
 /* ==== Tasks ================================================================================== */
 
+static void dequeue_job(helpers_t *helpers, node_t *node)
+{
+    dequeue(node);
+    helpers->ct_queued--;
+}
+
+/* Queues a job and returns whether there is a helper for it. The lock is held. */
+static int enqueue_job(helpers_t *helpers, node_t *node)
+{
+    enqueue(&helpers->queue, node);
+    helpers->ct_queued++;
+    return call_helper(helpers);
+}
+
+/* Leaves a job while its task handles what has interrupted it, and may use its node. The lock is
+ * held, and held again afterwards. Returns whether the wait goes on. */
+static int handle_interrupt(helpers_t *helpers, job_t *job)
+{
+    node_t *node = &job->task->node;
+    int was_queued = node->queue != NULL;
+    if (was_queued) {
+        dequeue_job(helpers, node);
+    }
+    job->is_left = 1;
+    aco_i_libc.pthread_mutex_unlock(&helpers->mutex);
+    int goes_on = aco_i_goes_on_after(WAIT_INTERRUPTED, 1);
+    aco_i_libc.pthread_mutex_lock(&helpers->mutex);
+    job->is_left = 0;
+    node->task = job->task;
+    node->item = job;
+    return (!was_queued || enqueue_job(helpers, node)) && goes_on && !job->is_done;
+}
+
 /* Waits for a queued job. The lock is held, and released. A job that has begun and can't be
  * discarded is waited for in any case. `*job` is NULL after it was dropped. */
 static outcome_t wait_for(helpers_t *helpers, job_t **job, reason_t reason)
@@ -236,9 +270,11 @@ static outcome_t wait_for(helpers_t *helpers, job_t **job, reason_t reason)
         return outcome;
     }
     aco_i_libc.pthread_mutex_lock(&helpers->mutex);
+    if (outcome == WAIT_INTERRUPTED && handle_interrupt(helpers, *job)) {
+        return wait_for(helpers, job, reason);
+    }
     if (self->node.queue != NULL) {
-        dequeue(&self->node);
-        helpers->ct_queued--;
+        dequeue_job(helpers, &self->node);
     } else if ((*job)->is_done) {
         outcome = WAIT_EVENT;
     } else if ((*job)->discard != NULL) {
@@ -260,25 +296,22 @@ static job_t *new_job(aco_task_t *self, void *(*fn)(void *), void *arg, void (*d
     int error = errno;
     job_t *job = (job_t *)aco_i_allocate(sizeof(*job));
     if (job != NULL) {
-        *job = (job_t){fn, arg, discard, self, error, 0};
+        *job = (job_t){.fn = fn, .arg = arg, .discard = discard, .task = self, .error = error};
     }
     errno = error;
     return job;
 }
 
 /* Queues a job of the running task, and returns 1 with the lock held; 0: there is no helper. */
-static int enqueue_job(helpers_t *helpers, job_t *job)
+static int begin_job(helpers_t *helpers, job_t *job)
 {
     node_t *node = &job->task->node;
     node->item = job;
     aco_i_libc.pthread_mutex_lock(&helpers->mutex);
-    enqueue(&helpers->queue, node);
-    helpers->ct_queued++;
-    if (call_helper(helpers)) {
+    if (enqueue_job(helpers, node)) {
         return 1;
     }
-    dequeue(node);
-    helpers->ct_queued--;
+    dequeue_job(helpers, node);
     aco_i_libc.pthread_mutex_unlock(&helpers->mutex);
     return 0;
 }
@@ -290,7 +323,7 @@ outcome_t aco_i_offload(helpers_kind_t kind, void *(*fn)(void *), void *arg,
     aco_task_t *self = aco_self();
     job_t *job = self == NULL ? NULL : new_job(self, fn, arg, discard);
     helpers_t *helpers = job == NULL ? NULL : helpers_of(self->loop->runtime, kind);
-    if (helpers == NULL || !enqueue_job(helpers, job)) {
+    if (helpers == NULL || !begin_job(helpers, job)) {
         aco_i_release(job);
         *result = fn(arg);
         return WAIT_EVENT;

@@ -67,7 +67,10 @@ int aco_i_wait_for_children(idtype_t type, id_t id, int options)
     if (fd < 0) {
         return wait_by_helper(type, id, options);
     }
-    int result = aco_wait_fd(fd, POLLIN) < 0 ? -1 : 0;
+    int result;
+    do {
+        result = aco_wait_fd(fd, POLLIN) < 0 ? -1 : 0;
+    } while (result < 0 && aco_i_may_restart());
     close_keeping_errno(fd);
     return result;
 }

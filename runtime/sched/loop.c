@@ -271,6 +271,7 @@ static INLINE void suspend(loop_t *loop, aco_task_t *task)
 }
 
 void (*aco_i_on_return)(aco_task_t *task);
+aco_i_interrupt_t (*aco_i_on_interrupt)(aco_task_t *task);
 
 /* Must follow each switch back to a task. */
 static INLINE void go_on(aco_task_t *task)
@@ -294,8 +295,11 @@ outcome_t aco_i_wait(aco_task_t *task)
     }
     int must_end = task->ct_shields == 0 && __atomic_load_n(&task->is_cancelled, __ATOMIC_SEQ_CST);
     int is_late = task->deadline <= loop->now;
-    if ((must_end && aco_i_claim(task, WAIT_CANCELLED)) ||
-        (is_late && aco_i_claim(task, WAIT_DEADLINE))) {
+    int is_interrupted = __atomic_load_n(&task->is_interrupted, __ATOMIC_SEQ_CST);
+    if (aco_unlikely(is_interrupted) && aco_i_claim(task, WAIT_INTERRUPTED)) {
+        /* it does not begin */
+    } else if ((must_end && aco_i_claim(task, WAIT_CANCELLED)) ||
+               (is_late && aco_i_claim(task, WAIT_DEADLINE))) {
         if (task->ct_hopeless < HOPELESS) {
             task->ct_hopeless++;
         }
@@ -412,8 +416,27 @@ int aco_i_result(outcome_t outcome)
         return 0;
     }
     aco_i_rest();
-    errno = outcome == WAIT_DEADLINE ? ETIMEDOUT : outcome == WAIT_CANCELLED ? ECANCELED : EPIPE;
+    errno = outcome == WAIT_DEADLINE      ? ETIMEDOUT
+            : outcome == WAIT_CANCELLED   ? ECANCELED
+            : outcome == WAIT_INTERRUPTED ? EINTR
+                                          : EPIPE;
     return -1;
+}
+
+int aco_i_goes_on_after(outcome_t outcome, int may_restart)
+{
+    if (aco_likely(outcome != WAIT_INTERRUPTED)) {
+        return 0;
+    }
+    aco_task_t *task = aco_i_self();
+    aco_i_interrupt_t interrupt = aco_i_on_interrupt(task);
+    task->may_restart = interrupt == INTERRUPT_RESTARTS;
+    return interrupt == INTERRUPT_NOTHING || (task->may_restart && may_restart);
+}
+
+int aco_i_may_restart(void)
+{
+    return errno == EINTR && aco_i_self()->may_restart;
 }
 
 __attribute__((noinline, cold)) void aco_i_end_round(loop_t *loop)

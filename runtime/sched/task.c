@@ -254,8 +254,12 @@ int aco_sleep(int64_t ns)
         }
         return 0;
     }
-    aco_i_open_wait(self, FOR_SLEEP);
-    outcome_t outcome = aco_i_wait_until(self, aco_i_after(ns));
+    int64_t until = aco_i_after(ns);
+    outcome_t outcome;
+    do {
+        aco_i_open_wait(self, FOR_SLEEP);
+        outcome = aco_i_wait_until(self, until);
+    } while (aco_i_goes_on_after(outcome, 0));
     return outcome == WAIT_NONE ? 0 : aco_i_result(outcome);
 }
 

@@ -111,6 +111,14 @@ void aco_i_make_ready(aco_task_t *task)
     }
 }
 
+void aco_i_interrupt(aco_task_t *task)
+{
+    __atomic_store_n(&task->is_interrupted, 1, __ATOMIC_SEQ_CST);
+    if (aco_i_claim(task, WAIT_INTERRUPTED)) {
+        aco_i_make_ready_by_inbox(task);
+    }
+}
+
 void aco_i_wake_all(aco_task_t *first)
 {
     while (first != NULL) {
