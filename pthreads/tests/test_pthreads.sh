@@ -116,6 +116,15 @@ test_names() {
     [[ ! -s $TMP/missing ]] || fail "not replaced: $(tr '\n' ' ' <"$TMP/missing")"
 }
 
+test_random() {
+    local loops
+    build random_threads.c -O1
+    for loops in 1 2 4; do
+        ACO_PTHREADS_LOOPS=$loops both 500 "$TMP/random_threads" "${SEED:-$RANDOM}" \
+            "${CT_STEPS:-3000}"
+    done
+}
+
 test_own() {
     local options
     test_names
@@ -147,6 +156,7 @@ test_own() {
     cp "$TMP/plugin.so" "$TMP/other.so"
     build plugins.c
     both 60 "$TMP/plugins" "$TMP/plugin.so" "$TMP/other.so"
+    test_random
     test_options
     must "20,000 threads" "${RUN[@]}" 60 "$TMP/threads" 20000
     if have "${CXX:-g++}"; then
