@@ -95,8 +95,11 @@ aco_task_t *aco_i_go_parked(void *(*fn)(void *), void *arg);
 /* Makes a task as aco_go() does, but it begins at the time `when`, and has no stack until then. */
 aco_task_t *aco_i_go_later(int64_t when, void *(*fn)(void *), void *arg);
 
-/* Ends a task of the caller's thread that one of these two has made, and that has not begun: `fn`
- * is not called. aco_unpark() may have been, and is not due any more. */
+/* Makes a task of the caller's thread that one of these two has made begin now. aco_unpark() may
+ * have been called, and is not due any more. */
+void aco_i_begin_now(aco_task_t *task);
+
+/* The same for a task that has not begun, but `fn` is not called. */
 void aco_i_call_off(aco_task_t *task);
 
 /* Begins a block as aco_within() does, up to aco_i_leave(); outside of a task, too, for waits such

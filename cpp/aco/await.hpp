@@ -10,8 +10,9 @@
  *     ... in a task: aco::await(twice(21))
  *
  * A stackless coroutine that these waits resume runs in a task of the thread on which it was
- * suspended, so it may make any call of the runtime. Cancelling and deadlines are those of tasks: a
- * stackless coroutine that waits has neither.
+ * suspended, so it may make any call of the runtime. future.cancel() and future.within() end its
+ * waits by co_await, and those of the coroutines that it awaits, as cancelling and deadlines end
+ * those of tasks.
  */
 #ifndef ACO_AWAIT_HPP
 #define ACO_AWAIT_HPP
@@ -28,9 +29,47 @@ ACO_I_BEGIN
 
 namespace detail {
 
+/* Resumes a stackless coroutine, and then those to which it passes control, one after another, so
+ * that these need no stack even where compilers make calls of such passes. */
+class driver {
+    static inline thread_local driver *current_ = nullptr; /* it lives */
+    void *running_ = nullptr;                              /* the coroutine that it has resumed */
+    std::coroutine_handle<> next_;
+
+    explicit driver(std::coroutine_handle<> first) : next_(first)
+    {
+    }
+
+public:
+    static void resume(std::coroutine_handle<> first)
+    {
+        driver mine(first);
+        while (mine.next_) {
+            std::coroutine_handle<> h = std::exchange(mine.next_, nullptr);
+            mine.running_ = h.address();
+            current_ = &mine;
+            h.resume();
+        }
+        if (current_ == &mine) { /* or else that of a task that waits meanwhile */
+            current_ = nullptr;
+        }
+    }
+    /* What await_suspend() of `from` returns to pass control to `to`, which goes on directly where
+     * something else has resumed `from`. */
+    static std::coroutine_handle<> pass(std::coroutine_handle<> from, std::coroutine_handle<> to)
+    {
+        driver *mine = current_;
+        if (mine == nullptr || mine->running_ != from.address()) {
+            return to;
+        }
+        mine->next_ = to;
+        return std::noop_coroutine();
+    }
+};
+
 inline void *resume_stackless(void *address)
 {
-    std::coroutine_handle<>::from_address(address).resume();
+    driver::resume(std::coroutine_handle<>::from_address(address));
     return nullptr;
 }
 
@@ -66,8 +105,121 @@ public:
     }
 };
 
+/* ---- Limits ---- */
+
+class stackless_wait;
+
+/*
+ * How the waits of a stackless coroutine that returns a future may end before their time: by
+ * cancelling, or by a deadline, of this one or of one that awaits it. All of this happens on the
+ * thread of the coroutine.
+ */
+class future_limits {
+    friend stackless_wait;
+    future_limits *inner_ = nullptr; /* of the coroutine that this one awaits */
+    stackless_wait *wait_ = nullptr; /* that it is in */
+    int error_ = 0;                  /* with which its waits fail from now on */
+    resumer timer_;                  /* begins at the deadline */
+
+    static void *be_late(void *limits)
+    {
+        static_cast<future_limits *>(limits)->timer_.clear();
+        static_cast<future_limits *>(limits)->cut(ETIMEDOUT);
+        return nullptr;
+    }
+
+public:
+    future_limits() = default;
+    future_limits(const future_limits &) = delete;
+    future_limits &operator=(const future_limits &) = delete;
+
+    /* Ends the present wait, and each that follows. */
+    void cut(int error);
+    void set_deadline(std::int64_t when)
+    {
+        clear_deadline();
+        timer_.set(aco_i_go_later(when, be_late, this), "aco::future::within");
+    }
+    void clear_deadline()
+    {
+        if (timer_.get() != nullptr) {
+            aco_i_call_off(timer_.get());
+            timer_.clear();
+        }
+    }
+    /* The coroutine awaits that of `inner`; nullptr: no more. */
+    void set_inner(future_limits *inner)
+    {
+        inner_ = inner;
+        if (inner != nullptr && error_ != 0) {
+            inner->cut(error_);
+        }
+    }
+};
+
+/* The limits of a coroutine that waits; nullptr if it returns no future. */
+template <class P> future_limits *limits_of(std::coroutine_handle<P> h)
+{
+    if constexpr (std::is_base_of_v<future_limits, P>) {
+        return &h.promise();
+    } else {
+        return nullptr;
+    }
+}
+
+/* A wait that limits can end: `cut` makes the coroutine go on. Lies in the frame of that. */
+class stackless_wait {
+    friend future_limits;
+    future_limits *limits_ = nullptr;
+    void (*cut_)(stackless_wait *);
+    int error_ = 0;
+
+public:
+    explicit stackless_wait(void (*cut)(stackless_wait *)) : cut_(cut)
+    {
+    }
+    stackless_wait(const stackless_wait &) = delete;
+    stackless_wait &operator=(const stackless_wait &) = delete;
+    ~stackless_wait()
+    {
+        end();
+    }
+    /* Returns 0, or errno if the wait fails at once. */
+    int begin(future_limits *limits)
+    {
+        if (limits != nullptr && limits->error_ == 0) {
+            limits_ = limits;
+            limits->wait_ = this;
+        }
+        return error_ = limits == nullptr ? 0 : limits->error_;
+    }
+    /* Returns 0, or errno if it has failed. */
+    int end()
+    {
+        if (limits_ != nullptr) {
+            std::exchange(limits_, nullptr)->wait_ = nullptr;
+        }
+        return error_;
+    }
+};
+
+inline void future_limits::cut(int error)
+{
+    for (future_limits *each = this; each != nullptr; each = each->inner_) {
+        each->error_ = each->error_ != 0 ? each->error_ : error;
+        stackless_wait *wait = each->wait_;
+        if (wait != nullptr) {
+            wait->error_ = each->error_;
+            wait->end();
+            wait->cut_(wait);
+        }
+    }
+}
+
+/* ---- Awaiters ---- */
+
 /* co_await of a task. */
-template <class T> class task_awaiter : aco_i_watch_t {
+template <class T> class task_awaiter : aco_i_watch_t, stackless_wait {
     resumer resumer_;
     task<T> &task_;
 
@@ -75,9 +227,14 @@ template <class T> class task_awaiter : aco_i_watch_t {
     {
         aco_unpark(static_cast<task_awaiter *>(watch)->resumer_.get());
     }
+    static void cut(stackless_wait *wait)
+    {
+        aco_i_begin_now(static_cast<task_awaiter *>(wait)->resumer_.get());
+    }
 
 public:
-    explicit task_awaiter(task<T> &t) : aco_i_watch_t{nullptr, on_end}, task_(t)
+    explicit task_awaiter(task<T> &t)
+        : aco_i_watch_t{nullptr, on_end}, stackless_wait(cut), task_(t)
     {
     }
     ~task_awaiter()
@@ -90,66 +247,97 @@ public:
     {
         return task_.done();
     }
-    void await_suspend(std::coroutine_handle<> h)
+    template <class P> bool await_suspend(std::coroutine_handle<P> h)
     {
+        if (begin(limits_of(h)) != 0) {
+            return false;
+        }
         aco_task_t *resumer = resumer_.set(aco_i_go_parked(resume_stackless, h.address()),
                                            "co_await of a task");
         if (!aco_i_watch(task_.handle(), this)) {
             aco_unpark(resumer);
         }
+        return true;
     }
     T await_resume()
     {
+        int error = end();
+        if (error != 0 && !task_.done()) {
+            aco_i_unwatch(task_.handle(), this);
+            resumer_.clear();
+            fail("co_await of a task", error);
+        }
         resumer_.clear();
         return task_.join();
     }
 };
 
 /* co_await of a point in time. */
-class time_awaiter {
+class time_awaiter : stackless_wait {
     std::int64_t when_;
     resumer resumer_;
 
+    static void cut(stackless_wait *wait)
+    {
+        aco_i_begin_now(static_cast<time_awaiter *>(wait)->resumer_.get());
+    }
+
 public:
-    explicit time_awaiter(std::int64_t when) : when_(when)
+    explicit time_awaiter(std::int64_t when) : stackless_wait(cut), when_(when)
     {
     }
     bool await_ready() const noexcept
     {
         return false;
     }
-    void await_suspend(std::coroutine_handle<> h)
+    template <class P> bool await_suspend(std::coroutine_handle<P> h)
     {
+        if (begin(limits_of(h)) != 0) {
+            return false;
+        }
         resumer_.set(aco_i_go_later(when_, resume_stackless, h.address()), "aco::co::sleep_for");
+        return true;
     }
-    void await_resume() noexcept
+    void await_resume()
     {
         resumer_.clear();
+        int error = end();
+        if (error != 0) {
+            fail("aco::co::sleep_for", error);
+        }
     }
 };
 
 /* co_await of a call: returns or throws what `f()` does, which runs in a task unless `now()` has a
- * result. */
-template <class T, class F, class N> class call_awaiter {
+ * result. That task is cancelled where limits end the wait. */
+template <class T, class F, class N> class call_awaiter : stackless_wait {
     F f_;
     N now_;
     outcome<T> result_;
+    aco_task_t *task_ = nullptr;
     std::coroutine_handle<> handle_; /* nullptr: it does not wait */
 
     static void *run(void *arg)
     {
         call_awaiter *self = static_cast<call_awaiter *>(arg);
         self->result_.set_to(self->f_);
-        std::exchange(self->handle_, nullptr).resume();
+        bool is_cut = self->end() != 0;
+        std::coroutine_handle<> h = std::exchange(self->handle_, nullptr);
+        /* What goes on may be more than what was cancelled: not in this task. */
+        if (!is_cut || aco_go(resume_stackless, h.address()) != 0) {
+            driver::resume(h);
+        }
         return nullptr;
+    }
+    static void cut(stackless_wait *wait)
+    {
+        aco_task_cancel(static_cast<call_awaiter *>(wait)->task_);
     }
 
 public:
-    call_awaiter(F &&f, N &&now) : f_(std::move(f)), now_(std::move(now))
+    call_awaiter(F &&f, N &&now) : stackless_wait(cut), f_(std::move(f)), now_(std::move(now))
     {
     }
-    call_awaiter(const call_awaiter &) = delete;
-    call_awaiter &operator=(const call_awaiter &) = delete;
     ~call_awaiter()
     {
         if (handle_ != nullptr) {
@@ -161,14 +349,30 @@ public:
     {
         return now_(result_);
     }
-    void await_suspend(std::coroutine_handle<> h)
+    template <class P> void await_suspend(std::coroutine_handle<P> h)
     {
-        check(aco_go(run, this), "co_await");
+        int error = begin(limits_of(h));
+        check(aco_go_with(nullptr, run, this, &task_), "co_await");
+        aco_i_detach(task_, nullptr);
         handle_ = h;
+        if (error != 0) {
+            cut(this);
+        }
     }
     T await_resume()
     {
+#ifdef __cpp_exceptions
+        try {
+            return result_.take();
+        } catch (const std::system_error &e) {
+            if (end() == ETIMEDOUT && e.code() == std::errc::operation_canceled) {
+                fail(e.what(), ETIMEDOUT);
+            }
+            throw;
+        }
+#else
         return result_.take();
+#endif
     }
 };
 
@@ -275,11 +479,12 @@ struct future_end {
     std::coroutine_handle<> await_suspend(std::coroutine_handle<P> ended) noexcept
     {
         bool is_dropped;
+        ended.promise().clear_deadline();
         future_waiter *waiter = ended.promise().end(&is_dropped);
         if (is_dropped) {
             ended.destroy();
         } else if (waiter != nullptr && waiter->wake == coroutine_waiter::wake) {
-            return static_cast<coroutine_waiter *>(waiter)->handle;
+            return driver::pass(ended, static_cast<coroutine_waiter *>(waiter)->handle);
         } else if (waiter != nullptr) {
             waiter->wake(waiter);
         }
@@ -290,21 +495,50 @@ struct future_end {
     }
 };
 
-template <class P, class T> struct future_promise_base : future_state<T> {
-    future_promise_base() : future_state<T>(release, false)
+template <class P, class T> struct future_promise_base : future_state<T>, future_limits {
+    bool has_begun = false;
+
+    static P &promise_of(future_state<T> *state) noexcept
     {
+        return *static_cast<P *>(state);
     }
     static void release(future_state<T> *state) noexcept
     {
-        if (state->drop()) {
-            std::coroutine_handle<P>::from_promise(*static_cast<P *>(state)).destroy();
+        P &promise = promise_of(state);
+        if (!promise.has_begun || state->drop()) {
+            std::coroutine_handle<P>::from_promise(promise).destroy();
         }
+    }
+    /* The coroutine if it is to begin, or else one that does nothing. */
+    static std::coroutine_handle<> to_begin(future_state<T> *state)
+    {
+        P &promise = promise_of(state);
+        return std::exchange(promise.has_begun, true)
+                   ? std::noop_coroutine()
+                   : std::coroutine_handle<>(std::coroutine_handle<P>::from_promise(promise));
+    }
+    static void begin(future_state<T> *state)
+    {
+        driver::resume(to_begin(state));
+    }
+    static void cancel(future_state<T> *state)
+    {
+        promise_of(state).cut(ECANCELED);
+    }
+    static void limit(future_state<T> *state, std::int64_t when)
+    {
+        promise_of(state).set_deadline(when);
+    }
+    static constexpr typename future_state<T>::operations table{release, begin, cancel, limit};
+
+    future_promise_base() : future_state<T>(&table)
+    {
     }
     future<T> get_return_object()
     {
         return future<T>(this);
     }
-    std::suspend_never initial_suspend() noexcept
+    std::suspend_always initial_suspend() noexcept
     {
         return {};
     }
@@ -331,46 +565,82 @@ template <> struct future_promise<void> : future_promise_base<future_promise<voi
     }
 };
 
-/* co_await of a future. */
-template <class T> class future_awaiter {
+/* co_await of a future: of a promise, which limits may end, or of a coroutine, whose own waits they
+ * end. */
+template <class T> class future_awaiter : stackless_wait {
     future_state<T> *state_;
+    future_limits *outer_ = nullptr; /* of the coroutine that waits for another one */
     std::optional<coroutine_waiter> waiter_;
 
+    static void cut(stackless_wait *wait)
+    {
+        aco_i_begin_now(static_cast<future_awaiter *>(wait)->waiter_->by.get());
+    }
+    bool wait_for_promise(std::coroutine_handle<> h, future_limits *limits)
+    {
+        if (begin(limits) != 0) {
+            return false;
+        }
+        waiter_->by.set(aco_i_go_parked(resume_stackless, h.address()), "co_await of a future");
+        return state_->enter(&*waiter_);
+    }
+    bool wait_for_coroutine(future_limits *limits)
+    {
+        outer_ = limits;
+        if (outer_ != nullptr) {
+            outer_->set_inner(static_cast<future_promise<T> *>(state_));
+        }
+        return state_->enter(&*waiter_);
+    }
+
 public:
-    explicit future_awaiter(future_state<T> *state) : state_(state)
+    explicit future_awaiter(future_state<T> *state) : stackless_wait(cut), state_(state)
     {
     }
-    future_awaiter(const future_awaiter &) = delete;
-    future_awaiter &operator=(const future_awaiter &) = delete;
     ~future_awaiter()
     {
         if (waiter_) { /* the coroutine is destroyed while it waits */
             state_->leave(&*waiter_);
         }
+        leave_inner();
     }
     bool await_ready() const noexcept
     {
         return state_->has_ended();
     }
-    bool await_suspend(std::coroutine_handle<> h)
+    /* Returns which coroutine goes on. */
+    template <class P> std::coroutine_handle<> await_suspend(std::coroutine_handle<P> h)
     {
         waiter_.emplace(h);
-        if (state_->is_promised) {
-            waiter_->by.set(aco_i_go_parked(resume_stackless, h.address()), "co_await of a future");
+        bool is_promised = state_->is_promised();
+        if (is_promised ? !wait_for_promise(h, limits_of(h)) : !wait_for_coroutine(limits_of(h))) {
+            waiter_.reset();
+            return h;
         }
-        if (state_->enter(&*waiter_)) {
-            return true;
-        }
-        waiter_.reset();
-        return false;
+        return is_promised ? std::noop_coroutine()
+                           : driver::pass(h, future_promise<T>::to_begin(state_));
     }
     T await_resume()
     {
+        int error = end();
+        leave_inner();
+        bool has_failed = error != 0 && (waiter_ ? state_->leave(&*waiter_) : !state_->has_ended());
         if (waiter_) {
             waiter_->by.clear();
             waiter_.reset();
         }
+        if (has_failed) {
+            fail("co_await of a future", error);
+        }
         return state_->result.take();
+    }
+
+private:
+    void leave_inner()
+    {
+        if (outer_ != nullptr) {
+            std::exchange(outer_, nullptr)->set_inner(nullptr);
+        }
     }
 };
 
@@ -514,7 +784,7 @@ template <class T> T await(future<T> &&f)
 ACO_I_END
 } // namespace aco
 
-/* A stackless coroutine that returns a future begins at once. */
+/* A stackless coroutine that returns a future begins when that is waited for, or by start(). */
 template <class T, class... A> struct std::coroutine_traits<aco::future<T>, A...> {
     using promise_type = aco::detail::future_promise<T>;
 };

@@ -111,11 +111,41 @@ public:
 };
 
 template <class T> struct future_state : future_core {
+    /* What ends a future does for it. All but `release` are nullptr for a promise. */
+    struct operations {
+        void (*release)(future_state *) noexcept;
+        void (*begin)(future_state *); /* unless it has begun */
+        void (*cancel)(future_state *);
+        void (*limit)(future_state *, std::int64_t when);
+    };
     outcome<T> result;
-    void (*release)(future_state *) noexcept; /* called by the future when it is destroyed */
-    bool is_promised;                         /* any thread may end it */
+    const operations *its;
 
-    future_state(void (*r)(future_state *) noexcept, bool is_p) : release(r), is_promised(is_p)
+    explicit future_state(const operations *o) : its(o)
+    {
+    }
+    /* Whether any thread may end it. */
+    bool is_promised() const
+    {
+        return its->begin == nullptr;
+    }
+};
+
+/* The state that a promise has in common with its future. */
+template <class T> struct promised_state : future_state<T> {
+    std::atomic<int> ct_owners{1};
+    std::atomic<bool> is_set{false}, has_future{false};
+
+    static void leave(future_state<T> *state) noexcept
+    {
+        promised_state *left = static_cast<promised_state *>(state);
+        if (left->ct_owners.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+            delete left;
+        }
+    }
+    static constexpr typename future_state<T>::operations table{leave, nullptr, nullptr, nullptr};
+
+    promised_state() : future_state<T>(&table)
     {
     }
 };
@@ -144,11 +174,11 @@ public:
         std::swap(state_, other.state_);
         return *this;
     }
-    /* Drops the value. A stackless coroutine goes on alone. */
+    /* Drops the value. A stackless coroutine that has begun goes on alone. */
     ~future()
     {
         if (state_ != nullptr) {
-            state_->release(state_);
+            state_->its->release(state_);
         }
     }
     bool valid() const noexcept
@@ -162,25 +192,50 @@ public:
     }
     void wait()
     {
-        detail::check(get_state()->wait(), "aco::future::wait");
+        detail::check(begun()->wait(), "aco::future::wait");
     }
     /* Wait for so long; return whether the value is there. */
     template <class R, class P> [[nodiscard]] bool wait_for(std::chrono::duration<R, P> d)
     {
         return detail::is_in_time(detail::ns_of(d), "aco::future::wait_for",
-                                  [this] { return get_state()->wait(); });
+                                  [this] { return begun()->wait(); });
     }
     template <class C, class D> [[nodiscard]] bool wait_until(std::chrono::time_point<C, D> t)
     {
         return detail::is_in_time(detail::ns_until(t), "aco::future::wait_until",
-                                  [this] { return get_state()->wait(); });
+                                  [this] { return begun()->wait(); });
     }
     /* Waits, and returns the value or throws the exception. May be called once, and again if the
      * wait has failed. */
     T get()
     {
-        detail::check(get_state()->wait(), "aco::future::get");
+        detail::check(begun()->wait(), "aco::future::get");
         return state_->result.take();
+    }
+
+    /*
+     * A stackless coroutine begins when it is first waited for, or by start(), on the caller's
+     * stack. The others are called on its thread. From cancel() on, each of its waits by co_await
+     * fails with ECANCELED, the present one too, and so do those of the coroutines that it awaits;
+     * with within(), they fail with ETIMEDOUT once `d` has passed. It ends itself. A wait for an
+     * awaitable that is not aco's is not ended.
+     */
+    void start()
+    {
+        begun();
+    }
+    void cancel()
+    {
+        its("aco::future::cancel")->cancel(state_);
+    }
+    template <class R, class P> future &within(std::chrono::duration<R, P> d) &
+    {
+        its("aco::future::within")->limit(state_, detail::ns_from_now(d));
+        return *this;
+    }
+    template <class R, class P> future &&within(std::chrono::duration<R, P> d) &&
+    {
+        return std::move(within(d));
     }
 
     /* Private. */
@@ -194,6 +249,22 @@ public:
         }
         return state_;
     }
+
+private:
+    state *begun()
+    {
+        if (!get_state()->is_promised()) {
+            state_->its->begin(state_);
+        }
+        return state_;
+    }
+    const typename state::operations *its(const char *call) const
+    {
+        if (get_state()->is_promised()) {
+            aco_i_fail(call, aco_get_co(), "it is a promise's: end what is to keep that");
+        }
+        return state_->its;
+    }
 };
 
 /*
@@ -202,21 +273,7 @@ public:
  * throws EPIPE.
  */
 template <class T> class promise {
-    struct state : detail::future_state<T> {
-        std::atomic<int> ct_owners{1};
-        std::atomic<bool> is_set{false}, has_future{false};
-
-        state() : detail::future_state<T>(leave, true)
-        {
-        }
-        static void leave(detail::future_state<T> *left) noexcept
-        {
-            state *self = static_cast<state *>(left);
-            if (self->ct_owners.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-                delete self;
-            }
-        }
-    };
+    using state = detail::promised_state<T>;
     state *state_;
 
     state *valid() const

@@ -18,6 +18,13 @@ using namespace std::chrono_literals;
 using aco::future;
 using aco::spawn;
 
+/* A future of a coroutine that has begun. */
+template <class T> future<T> started(future<T> f)
+{
+    f.start();
+    return f;
+}
+
 future<int> sum_of(aco::task<int> a, aco::task<int> b)
 {
     counted object;
@@ -34,11 +41,11 @@ void stackless_coroutines_wait_for_tasks()
                 return 20;
             });
         };
-        auto both = sum_of(waits(), waits());
+        auto both = started(sum_of(waits(), waits()));
         CHECK(!both.done() && both.get() == 40);
         auto ended = spawn([] { return 1; }), ended_too = spawn([] { return 2; });
         let_others_wait();
-        auto at_once = sum_of(std::move(ended), std::move(ended_too));
+        auto at_once = started(sum_of(std::move(ended), std::move(ended_too)));
         CHECK(at_once.done() && at_once.get() == 3);
         auto failed = sum_of(spawn([]() -> int { throw std::runtime_error("x"); }), waits());
         CHECK_THROWS(std::runtime_error, true, failed.get());
@@ -63,23 +70,24 @@ void stackless_coroutines_wait_for_time_and_each_other()
         CHECK(std::chrono::steady_clock::now() - begin >= 1ms);
         std::vector<future<std::string>> many;
         for (int i = 0; i < 1000; i++) {
-            many.push_back(chain(1));
+            many.push_back(started(chain(1)));
         }
         for (auto &each : many) {
             CHECK(aco::await(each) == "end1");
         }
         chain(2).get();
         {
-            auto dropped = chain(1);
+            auto dropped = started(chain(1));
         }
-        [[maybe_unused]] auto kept = chain(1); /* dropped before its end, for which run() waits */
+        [[maybe_unused]] auto kept =
+            started(chain(1)); /* dropped before its end, for which run() waits */
     });
 }
 
 void a_wait_outside_of_tasks_throws()
 {
     auto waits = []() -> future<void> { co_await aco::co::sleep_for(1ms); };
-    auto failed = waits();
+    auto failed = started(waits());
     CHECK(failed.done());
     aco::run([&] { CHECK_FAILS(std::errc::operation_not_permitted, failed.get()); });
 }
@@ -194,7 +202,7 @@ void a_future_can_be_waited_for_again()
 {
     aco::run([] {
         aco::channel<int> c;
-        auto value = receives(c);
+        auto value = started(receives(c));
         CHECK_FAILS(std::errc::timed_out, aco::within(1ms, [&] { value.get(); }));
         auto cancelled = spawn([&] { aco::await(value); });
         let_others_wait();
@@ -205,14 +213,14 @@ void a_future_can_be_waited_for_again()
         let_others_wait();
         c.send(7);
         CHECK(gets.join() == 7);
-        auto other = receives(c);
+        auto other = started(receives(c));
         CHECK_FAILS(std::errc::timed_out, aco::within(1ms, [&] { other.get(); }));
         auto awaits = [](future<int> f) -> future<int> { co_return co_await f; };
         auto outer = awaits(std::move(other));
         c.send(8);
         CHECK(outer.get() == 8);
         {
-            auto dropped = receives(c);
+            auto dropped = started(receives(c));
             CHECK_FAILS(std::errc::timed_out, aco::within(1ms, [&] { dropped.get(); }));
         }
         c.send(9);
@@ -259,7 +267,7 @@ void a_future_is_never_lost()
                 }
             });
             for (int i = 0; i < 500; i++) {
-                auto value = receives(c);
+                auto value = started(receives(c));
                 for (bool has_it = false; !has_it;) {
                     try {
                         has_it = aco::within(std::chrono::microseconds(i % 20),
@@ -301,7 +309,7 @@ void stackless_coroutines_use_channels()
     aco::run([] {
         aco::channel<std::unique_ptr<int>> in(2);
         aco::channel<int> out;
-        auto worker = sums(in, out);
+        auto worker = started(sums(in, out));
         for (int i = 0; i < 10; i++) {
             in.send(std::make_unique<int>(i));
         }
@@ -325,12 +333,12 @@ void stackless_coroutines_wait_for_descriptors()
     aco::run([] {
         int fds[2];
         CHECK(pipe(fds) == 0);
-        auto c = reads(fds[0]);
+        auto c = started(reads(fds[0]));
         let_others_wait();
         CHECK(!c.done());
         CHECK(write(fds[1], "x", 1) == 1);
         CHECK(c.get() == 'x');
-        auto closed = reads(fds[0]);
+        auto closed = started(reads(fds[0]));
         let_others_wait();
         aco_close(fds[0]);
         CHECK_FAILS(std::errc::bad_file_descriptor, closed.get());
@@ -357,10 +365,10 @@ void stackless_coroutines_wait_for_promises()
         aco::promise<int> later, before, fails;
         before.set_value(4);
         CHECK(twice(before).get() == 8);
-        auto value = twice(later);
+        auto value = started(twice(later));
         std::thread([&] { later.set_value(21); }).join();
         CHECK(!value.done() && value.get() == 42);
-        auto failed = twice(fails);
+        auto failed = started(twice(fails));
         fails = aco::promise<int>();
         CHECK_FAILS(std::errc::broken_pipe, failed.get());
         for (int i = 0; i < 500; i++) { /* the end and the destructor may meet */
@@ -395,9 +403,193 @@ void stackless_coroutines_wait_for_shared_tasks()
             aco::yield();
             return std::string("text");
         });
-        auto a = size_of(text), b = size_of(text);
+        auto a = started(size_of(text)), b = started(size_of(text));
         CHECK(a.get() == 4 && b.get() == 4 && size_of(text).get() == 4);
     });
+}
+
+/* ==== Limits of futures ====================================================================== */
+
+/* Makes one kind of wait, after which another one must fail in the same way. */
+template <class F> future<void> fails_twice(F wait, std::errc error, int *ct_failures)
+{
+    counted object;
+    for (int i = 0; i < 2; i++) {
+        try {
+            co_await wait();
+        } catch (const std::system_error &e) {
+            CHECK(e.code() == error);
+            ++*ct_failures;
+        }
+    }
+    co_await wait();
+}
+
+template <class F> future<int> passes_on(F wait, std::errc error, int *ct_failures, int depth)
+{
+    if (depth == 0) {
+        co_await fails_twice(wait, error, ct_failures);
+    } else {
+        co_await passes_on(wait, error, ct_failures, depth - 1);
+    }
+    co_return 1;
+}
+
+/* Checks that `wait()` ends when its future is cancelled, and when its deadline passes: of the
+ * coroutine that waits, or one that awaits it. */
+template <class F> void check_limits(F wait)
+{
+    for (int depth = 0; depth < 3; depth++) {
+        int ct = 0;
+        auto cancelled = started(passes_on(wait, std::errc::operation_canceled, &ct, depth));
+        let_others_wait();
+        CHECK(!cancelled.done() && ct == 0);
+        cancelled.cancel();
+        CHECK_FAILS(std::errc::operation_canceled, cancelled.get());
+        CHECK(ct == 2);
+        cancelled.cancel(); /* too late */
+        auto late = passes_on(wait, std::errc::timed_out, &ct, depth);
+        CHECK_FAILS(std::errc::timed_out, std::move(late).within(1ms).get());
+        auto late_too = started(passes_on(wait, std::errc::timed_out, &ct, depth));
+        let_others_wait();
+        late_too.within(for_ever).within(1ms);
+        CHECK_FAILS(std::errc::timed_out, late_too.get());
+        auto before = passes_on(wait, std::errc::operation_canceled, &ct, depth);
+        before.cancel();
+        CHECK_FAILS(std::errc::operation_canceled, before.get());
+        CHECK(ct == 8);
+    }
+    CHECK(counted::ct_alive == 0);
+}
+
+void cancelling_and_deadlines_end_waits_of_futures()
+{
+    aco::run([] {
+        check_limits([] { return aco::co::sleep_for(for_ever); });
+        auto sleeper = spawn([] { aco::sleep_for(for_ever); });
+        check_limits([&]() -> aco::task<void> & { return sleeper; });
+        CHECK(sleeper.joinable() && !sleeper.done());
+        aco::channel<int> c;
+        check_limits([&] { return aco::co::recv(c); });
+        check_limits([&] { return aco::co::send(c, 1); });
+        check_limits([] { return aco::co::call([] { aco::sleep_for(for_ever); }); });
+        int fds[2];
+        CHECK(pipe(fds) == 0);
+        check_limits([&] { return aco::co::wait_fd(fds[0], POLLIN); });
+        aco_close(fds[0]);
+        aco_close(fds[1]);
+        aco::promise<void> p;
+        auto never_kept = p.get_future();
+        check_limits([&]() -> future<void> & { return never_kept; });
+        p.set_value();
+        never_kept.get(); /* nothing was taken from it */
+        auto shared = aco::shared_task<void>(std::move(sleeper));
+        check_limits([&]() -> aco::shared_task<void> & { return shared; });
+    }); /* without a wait for the longer deadline */
+}
+
+void a_limited_wait_that_is_over_has_its_result()
+{
+    aco::run([] {
+        aco::promise<int> p;
+        auto value = started(twice(p));
+        p.set_value(5);
+        value.cancel(); /* before it goes on */
+        CHECK(value.get() == 10);
+        CHECK(chain(1).within(for_ever).get() == "end1"); /* run() does not wait for the deadline */
+    });
+}
+
+/* A coroutine goes on as before when one that it awaits was cancelled. */
+void cancelling_ends_with_what_is_cancelled()
+{
+    aco::run([] {
+        aco::channel<int> c;
+        auto inner = receives(c);
+        auto outer = [](future<int> &awaited) -> future<int> {
+            bool has_failed = false;
+            try {
+                co_await awaited;
+            } catch (const std::system_error &e) {
+                CHECK(e.code() == std::errc::operation_canceled);
+                has_failed = true;
+            }
+            aco::sleep_for(1ms); /* the task was not cancelled */
+            co_await aco::co::sleep_for(1ms);
+            co_return has_failed ? 3 : 0;
+        };
+        auto both = started(outer(inner));
+        let_others_wait();
+        inner.cancel();
+        CHECK(both.get() == 3);
+        auto begun = started(receives(c)); /* before the one that awaits it */
+        auto awaits = [](future<int> f) -> future<int> { co_return co_await f; };
+        auto late = awaits(std::move(begun));
+        CHECK_FAILS(std::errc::timed_out, late.within(1ms).get());
+    });
+}
+
+void a_future_begins_when_it_is_waited_for()
+{
+    aco::run([] {
+        int ct_begun = 0;
+        auto begins = [&ct_begun](counted object) -> future<int> {
+            ct_begun++;
+            co_return object.value;
+        };
+        {
+            auto dropped = begins(counted(1));
+            let_others_wait();
+            CHECK(!dropped.done() && ct_begun == 0 && counted::ct_alive == 1);
+        }
+        CHECK(counted::ct_alive == 0 && ct_begun == 0);
+        CHECK(begins(counted(2)).get() == 2 && ct_begun == 1);
+        auto value = started(begins(counted(3)));
+        CHECK(value.done() && ct_begun == 2);
+        value.start();
+        CHECK(value.get() == 3 && ct_begun == 2);
+        value = begins(counted(4));
+        CHECK(value.wait_for(for_ever) && ct_begun == 3);
+    });
+}
+
+future<long> sum_up_to(long n)
+{
+    if (n == 0) {
+        co_await aco::co::sleep_for(1ms);
+        co_return 0;
+    }
+    co_return n + co_await sum_up_to(n - 1);
+}
+
+void nested_futures_need_no_stack()
+{
+    aco::run([] {
+        constexpr long depth = 100000;
+        aco::task_options small = {};
+        small.stack_sz = 32 << 10;
+        long sum = spawn(small, [] { return sum_up_to(depth).get(); }).join();
+        CHECK(sum == depth * (depth + 1) / 2);
+        auto cancelled = started(sum_up_to(depth));
+        cancelled.cancel();
+        CHECK_FAILS(std::errc::operation_canceled, cancelled.get());
+    });
+}
+
+void limits_of_promises_and_of_other_threads_are_misuse()
+{
+    auto promised = said_by([] {
+        aco::promise<int> p;
+        p.get_future().cancel();
+    });
+    CHECK(promised.first.find("aco: aco::future::cancel: it is a promise's") == 0);
+    CHECK(WIFSIGNALED(promised.second) && WTERMSIG(promised.second) == SIGABRT);
+    auto elsewhere = said_by([] {
+        auto waits = started(chain(0));
+        std::thread([&] { waits.cancel(); }).join();
+    });
+    CHECK(elsewhere.first.find("aco: the end of a co_await: ") == 0 &&
+          elsewhere.first.find("another thread") != std::string::npos);
 }
 
 /* An awaitable that knows nothing of aco: a thread of its own resumes it. */
@@ -525,6 +717,12 @@ int main(int argc, char **argv)
         T(stackless_coroutines_wait_for_descriptors),
         T(stackless_coroutines_wait_for_promises),
         T(stackless_coroutines_wait_for_shared_tasks),
+        T(cancelling_and_deadlines_end_waits_of_futures),
+        T(a_limited_wait_that_is_over_has_its_result),
+        T(cancelling_ends_with_what_is_cancelled),
+        T(a_future_begins_when_it_is_waited_for),
+        T(nested_futures_need_no_stack),
+        T(limits_of_promises_and_of_other_threads_are_misuse),
         T(tasks_wait_for_any_awaitable),
 #ifdef WITH_ASIO
         T(tasks_call_asio),

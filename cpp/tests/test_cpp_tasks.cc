@@ -258,8 +258,9 @@ void dropping_a_task_where_none_can_wait_is_misuse()
     CHECK(WIFSIGNALED(late.second) && WTERMSIG(late.second) == SIGABRT);
 }
 
-/* Tasks of a parent are none of its child's. */
-void a_child_drops_tasks_of_its_parent_without_a_wait()
+/* Tasks of a parent are none of its child's. ThreadSanitizer loses the order of coroutines in a
+ * fork(). */
+[[maybe_unused]] void a_child_drops_tasks_of_its_parent_without_a_wait()
 {
     auto [said, status] = said_by([] {
         pid_t child = spawn([] {
@@ -268,7 +269,7 @@ void a_child_drops_tasks_of_its_parent_without_a_wait()
                           return fork();
                       }).join();
         int child_status = 0;
-        CHECK(child > 0 && aco_waitpid(child, &child_status, 0) == child && child_status == 0);
+        CHECK(child > 0 && waitpid(child, &child_status, 0) == child && child_status == 0);
     });
     CHECK(said == "" && status == 0);
 }
@@ -1137,7 +1138,9 @@ int main(int argc, char **argv)
         T(a_dropped_task_is_cancelled_and_joined),
         T(the_end_of_a_dropped_task_is_waited_for_in_any_case),
         T(dropping_a_task_where_none_can_wait_is_misuse),
+#ifndef ACO_USE_TSAN
         T(a_child_drops_tasks_of_its_parent_without_a_wait),
+#endif
         T(a_result_of_a_detached_task_may_wait_when_it_is_destroyed),
         T(aco_exit_in_the_first_task_is_misuse),
         T(objects_of_tasks_live_as_long_as_they_must),

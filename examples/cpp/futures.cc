@@ -51,10 +51,12 @@ int main()
         std::printf("awaited by another: %d\n", aco::await(one_more()));
         aco::promise<std::string> promise;
         auto greeting = greet(promise.get_future());
+        greeting.start();
         promise.set_value("hello");
         greeting.get();
         aco::channel<int> values;
         auto producer = produce(values);
+        producer.start();
         for (int value : values) {
             std::printf("%d%s", value, value == 3 ? "\n" : " ");
         }

@@ -237,17 +237,29 @@ static void *do_nothing(void *arg)
     return arg;
 }
 
-void aco_i_call_off(aco_task_t *task)
+static const char no_waiting[] = "the task is NULL: pass what aco_i_go_later() returned";
+
+static void begin_now(aco_task_t *task, const char *call, const char *rule)
 {
-    need(task, "aco_i_call_off", "the task is NULL: pass what aco_i_go_later() returned");
+    need(task, call, no_waiting);
     if (task->loop != aco_i_loop) {
-        aco_i_misuse_of("the destructor of a co_await",
-                        "the stackless coroutine was suspended on another thread: destroy it "
-                        "there");
+        aco_i_misuse_of(call, rule);
     }
-    task->fn = do_nothing;
     aco_i_clear_timer(task);
     if (aco_i_claim(task, WAIT_EVENT)) {
         aco_i_make_ready(task);
     }
+}
+
+void aco_i_begin_now(aco_task_t *task)
+{
+    begin_now(task, "the end of a co_await",
+              "the stackless coroutine was suspended on another thread: cancel it there");
+}
+
+void aco_i_call_off(aco_task_t *task)
+{
+    begin_now(task, "the destructor of a co_await",
+              "the stackless coroutine was suspended on another thread: destroy it there");
+    task->fn = do_nothing;
 }

@@ -482,7 +482,8 @@ static void frees_broadcast_under_end(void)
     X("aco_i_group_join", aco_i_group_join(aco_group_new(), NULL))                                 \
     X("aco_i_go_parked", aco_i_go_parked(NULL, NULL))                                              \
     X("aco_i_go_later", aco_i_go_later(0, NULL, NULL))                                             \
-    X("aco_i_call_off", aco_i_call_off(NULL))                                                      \
+    X("the end of a co_await", aco_i_begin_now(NULL))                                              \
+    X("the destructor of a co_await", aco_i_call_off(NULL))                                        \
     CALLS_OF_FREED(X)
 
 /* Makes, in a task, the misuse in line `arg` of CALLS. */
