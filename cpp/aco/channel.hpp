@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * aco::channel<T>: a queue of values between tasks. Relies on task.hpp.
+ * aco::channel<T>: a queue of values between tasks; aco::select. Relies on task.hpp.
  *
  *     aco::channel<std::string> lines(16);
  *     auto sender = aco::spawn([&] {
@@ -149,6 +149,9 @@ template <class T> struct no_slots {
     }
 };
 
+template <class T, class F> class recv_case;
+template <class T, class U, class F> class send_case;
+
 } // namespace detail
 
 /*
@@ -162,10 +165,19 @@ template <class T> class channel {
     using slots = std::conditional_t<is_bytes, detail::no_slots<T>, detail::slots<T>>;
     using item = typename slots::item;
 
+    template <class, class> friend class detail::recv_case;
+    template <class, class, class> friend class detail::send_case;
+
     slots slots_;
     aco_chan_t *chan_;
 
-    template <class U> bool send_by(int (*call)(aco_chan_t *, const void *), U &&value, int may_be)
+    static bool never(int)
+    {
+        return false;
+    }
+
+    /* Sends by `call(chan, item)`; returns false if that fails with an error that `may_be`. */
+    template <class C, class P, class U> bool send_by(C call, P may_be, U &&value)
     {
         item i = slots_.pack(std::forward<U>(value));
         if (call(chan_, &i) == 0) {
@@ -173,10 +185,34 @@ template <class T> class channel {
         }
         int error = errno;
         slots_.return_to(std::forward<U>(value), i);
-        if (error != may_be) {
+        if (!may_be(error)) {
             detail::fail("aco::channel::send", error);
         }
         return false;
+    }
+    template <class U> bool try_to_send(U &&value)
+    {
+        return send_by(
+            aco_chan_try_send, [](int error) { return error == EAGAIN; }, std::forward<U>(value));
+    }
+    template <class U> bool send_for_ns(std::int64_t ns, U &&value)
+    {
+        auto send = [ns](aco_chan_t *chan, const void *i) {
+            detail::scope scope(aco_i_enter_timed(ns));
+            return aco_chan_send(chan, i);
+        };
+        return send_by(send, detail::is_own_deadline, std::forward<U>(value));
+    }
+    std::optional<T> recv_for_ns(std::int64_t ns)
+    {
+        item i;
+        int received = 0;
+        auto wait = [&] {
+            received = aco_chan_recv(chan_, &i);
+            return received < 0 ? -1 : 0;
+        };
+        bool is_there = detail::is_in_time(ns, "aco::channel::recv_for", wait);
+        return result_of(is_there ? received : 0, i);
     }
     std::optional<T> result_of(int received, item &i)
     {
@@ -210,20 +246,41 @@ public:
      * sent. */
     void send(T &&value)
     {
-        send_by(aco_chan_send, std::move(value), 0);
+        send_by(aco_chan_send, never, std::move(value));
     }
     void send(const T &value)
     {
-        send_by(aco_chan_send, value, 0);
+        send_by(aco_chan_send, never, value);
     }
     /* Sends a value if that needs no wait, and returns whether it did. */
     [[nodiscard]] bool try_send(T &&value)
     {
-        return send_by(aco_chan_try_send, std::move(value), EAGAIN);
+        return try_to_send(std::move(value));
     }
     [[nodiscard]] bool try_send(const T &value)
     {
-        return send_by(aco_chan_try_send, value, EAGAIN);
+        return try_to_send(value);
+    }
+    /* Send within a time, and return whether they did. */
+    template <class R, class P>
+    [[nodiscard]] bool send_for(std::chrono::duration<R, P> d, T &&value)
+    {
+        return send_for_ns(detail::ns_of(d), std::move(value));
+    }
+    template <class R, class P>
+    [[nodiscard]] bool send_for(std::chrono::duration<R, P> d, const T &value)
+    {
+        return send_for_ns(detail::ns_of(d), value);
+    }
+    template <class C, class D>
+    [[nodiscard]] bool send_until(std::chrono::time_point<C, D> t, T &&value)
+    {
+        return send_for_ns(detail::ns_until(t), std::move(value));
+    }
+    template <class C, class D>
+    [[nodiscard]] bool send_until(std::chrono::time_point<C, D> t, const T &value)
+    {
+        return send_for_ns(detail::ns_until(t), value);
     }
     /* Receives the next value; none if the channel is closed and empty. */
     [[nodiscard]] std::optional<T> recv()
@@ -238,6 +295,17 @@ public:
     {
         item i;
         return result_of(aco_chan_try_recv(chan_, &i), i);
+    }
+    /* As recv(), but wait for a time only: none also if it is over. */
+    template <class R, class P>
+    [[nodiscard]] std::optional<T> recv_for(std::chrono::duration<R, P> d)
+    {
+        return recv_for_ns(detail::ns_of(d));
+    }
+    template <class C, class D>
+    [[nodiscard]] std::optional<T> recv_until(std::chrono::time_point<C, D> t)
+    {
+        return recv_for_ns(detail::ns_until(t));
     }
     /* Ends sending. The values in the channel can still be received. */
     void close() noexcept
@@ -303,6 +371,167 @@ public:
         return {};
     }
 };
+
+/* ==== Select ================================================================================= */
+
+namespace detail {
+
+struct nothing {
+    template <class... A> void operator()(A &&...) const
+    {
+    }
+};
+
+template <class T, class F> class recv_case {
+    channel<T> &channel_;
+    F f_;
+    typename channel<T>::item item_{};
+
+public:
+    static constexpr bool is_default = false;
+
+    recv_case(channel<T> &c, F &&f) : channel_(c), f_(std::move(f))
+    {
+    }
+    void prepare(aco_case_t &its)
+    {
+        its.chan = channel_.chan_;
+        its.recv = &item_;
+    }
+    void undo()
+    {
+    }
+    void finish(const aco_case_t &its)
+    {
+        std::invoke(f_, channel_.result_of(its.result, item_));
+    }
+};
+
+/* U is a reference. */
+template <class T, class U, class F> class send_case {
+    channel<T> &channel_;
+    U value_;
+    F f_;
+    typename channel<T>::item item_{};
+    bool is_packed_ = false;
+
+public:
+    static constexpr bool is_default = false;
+
+    send_case(channel<T> &c, U value, F &&f)
+        : channel_(c), value_(static_cast<U>(value)), f_(std::move(f))
+    {
+    }
+    send_case(const send_case &) = delete;
+    send_case &operator=(const send_case &) = delete;
+    ~send_case()
+    {
+        undo();
+    }
+    void prepare(aco_case_t &its)
+    {
+        item_ = channel_.slots_.pack(static_cast<U>(value_));
+        is_packed_ = true;
+        its.chan = channel_.chan_;
+        its.send = &item_;
+    }
+    /* Gives the value back. */
+    void undo()
+    {
+        if (std::exchange(is_packed_, false)) {
+            channel_.slots_.return_to(static_cast<U>(value_), item_);
+        }
+    }
+    void finish(const aco_case_t &its)
+    {
+        if (its.result < 0) {
+            fail("aco::select", its.error); /* the destructor gives the value back */
+        }
+        is_packed_ = false;
+        std::invoke(f_);
+    }
+};
+
+template <class F> class default_case {
+    F f_;
+
+public:
+    static constexpr bool is_default = true;
+
+    explicit default_case(F &&f) : f_(std::move(f))
+    {
+    }
+    void prepare(aco_case_t &)
+    {
+    }
+    void undo()
+    {
+    }
+    void finish(const aco_case_t &)
+    {
+        std::invoke(f_);
+    }
+};
+
+/* The index of the default case. */
+template <class... C> constexpr std::size_t default_of()
+{
+    const bool is_default[] = {C::is_default...};
+    std::size_t i = 0;
+    while (!is_default[i]) {
+        i++;
+    }
+    return i;
+}
+
+} // namespace detail
+
+/* A case of select() that receives: calls `f` with what recv() would return. */
+template <class T, class F = detail::nothing> auto on_recv(channel<T> &c, F f = {})
+{
+    return detail::recv_case<T, F>(c, std::move(f));
+}
+/* A case that sends, and then calls `f()`. The caller keeps a value that was not sent. If the
+ * channel is closed, select() throws EPIPE. */
+template <class T, class F = detail::nothing> auto on_send(channel<T> &c, T &&value, F f = {})
+{
+    return detail::send_case<T, T &&, F>(c, std::move(value), std::move(f));
+}
+template <class T, class F = detail::nothing> auto on_send(channel<T> &c, const T &value, F f = {})
+{
+    return detail::send_case<T, const T &, F>(c, value, std::move(f));
+}
+/* The case that is done if no other one can be without a wait: calls `f()`. */
+template <class F = detail::nothing> auto otherwise(F f = {})
+{
+    return detail::default_case<F>(std::move(f));
+}
+
+/*
+ * Does one of the cases, and returns its index, from 0 on; waits until one can be done, unless one
+ * is otherwise(). If several can be done, each has the same chance.
+ */
+template <class... C> std::size_t select(C &&...cases)
+{
+    constexpr std::size_t ct_defaults = (std::size_t(std::decay_t<C>::is_default) + ...);
+    static_assert(ct_defaults <= 1, "aco::select has at most one case otherwise()");
+    aco_case_t all[sizeof...(C)] = {};
+    std::size_t i = 0, done = sizeof...(C);
+    (cases.prepare(all[i++]), ...);
+    int chosen = aco_select(all, sizeof...(C), ct_defaults == 0);
+    if (chosen >= 0) {
+        done = static_cast<std::size_t>(chosen);
+    } else if (ct_defaults == 0 || errno != EAGAIN) {
+        detail::fail("aco::select");
+    } else if constexpr (ct_defaults != 0) {
+        done = detail::default_of<std::decay_t<C>...>();
+    }
+    i = 0;
+    ((i++ != done ? cases.undo() : void()), ...);
+    i = 0;
+    ((i++ == done ? cases.finish(all[done]) : void()), ...);
+    return done;
+}
 
 ACO_I_END
 } // namespace aco

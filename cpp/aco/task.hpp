@@ -461,6 +461,13 @@ public:
     }
 };
 
+/* Whether the deadline of a block within a call has passed, for a wait that failed with `error`, and
+ * not one from outside. */
+inline bool is_own_deadline(int error)
+{
+    return error == ETIMEDOUT && aco_deadline() > aco_now();
+}
+
 /* Calls `wait()`, which may return -1 with errno, for at most `ns`. Returns false if the time is
  * over. */
 template <class F> bool is_in_time(std::int64_t ns, const char *call, F &&wait)
@@ -473,8 +480,7 @@ template <class F> bool is_in_time(std::int64_t ns, const char *call, F &&wait)
     if (result == 0) {
         return true;
     }
-    /* A deadline from outside still counts. */
-    if (errno != ETIMEDOUT || aco_deadline() <= aco_now()) {
+    if (!is_own_deadline(errno)) {
         fail(call);
     }
     return false;

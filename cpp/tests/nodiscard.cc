@@ -21,6 +21,12 @@ void drop(aco::task<int> &t, aco::channel<int> &c, aco::mutex &m, aco::shared_mu
     c.try_recv();                  /* dropped */
     c.try_send(1);                 /* dropped */
     c.try_send(one);               /* dropped */
+    c.recv_for(ms);                /* dropped */
+    c.recv_until(then);            /* dropped */
+    c.send_for(ms, 1);             /* dropped */
+    c.send_for(ms, one);           /* dropped */
+    c.send_until(then, 1);         /* dropped */
+    c.send_until(then, one);       /* dropped */
     aco::co::recv(c);              /* dropped */
     m.try_lock();                  /* dropped */
     m.try_lock_for(ms);            /* dropped */

@@ -443,6 +443,94 @@ void channel_passes_what_can_only_be_moved()
     });
 }
 
+void channel_waits_for_a_time()
+{
+    aco::run([] {
+        aco::channel<std::string> c(1);
+        auto soon = [] { return std::chrono::steady_clock::now() + 1ms; };
+        std::string value = "a value that lies on the heap", other = value;
+        CHECK(!c.recv_for(1ms) && !c.recv_until(soon()));
+        CHECK(c.send_for(0ms, value) && *c.recv_for(for_ever) == value);
+        CHECK(c.send_until(soon() + 1h, std::move(other)) && other.empty());
+        CHECK(!c.send_for(1ms, std::move(value)) && !c.send_until(soon(), std::move(value)));
+        CHECK(!c.send_for(0ms, std::as_const(value)) && !value.empty());
+        check_wait_ends([&] { (void)c.send_for(for_ever, value); });
+        CHECK(*c.recv_until(soon() + 1h) == value);
+        check_wait_ends([&] { (void)c.recv_for(for_ever); });
+        CHECK_FAILS(std::errc::timed_out,
+                    aco::within(0ms, [&] { (void)c.recv_until(soon() + 1h); }));
+        c.close();
+        CHECK(!c.recv_for(for_ever));
+        CHECK_FAILS(std::errc::broken_pipe, (void)c.send_for(for_ever, std::move(value)));
+        CHECK(!value.empty());
+    });
+}
+
+void select_does_one_case()
+{
+    aco::run([] {
+        aco::channel<int> numbers(1);
+        aco::channel<std::unique_ptr<counted>> objects(1);
+        auto object = std::make_unique<counted>(7);
+        int got = 0, ct_sent = 0;
+        auto one = [&] {
+            return aco::select(
+                aco::on_recv(numbers, [&](std::optional<int> i) { got = i ? *i : -1; }),
+                aco::on_send(objects, std::move(object), [&] { ct_sent++; }), aco::otherwise([&] {
+                    CHECK(object != nullptr); /* it is back already */
+                    got = 100;
+                }));
+        };
+        CHECK(one() == 1 && ct_sent == 1 && object == nullptr && got == 0);
+        object = std::make_unique<counted>(8);
+        CHECK(one() == 2 && got == 100 && object->value == 8);
+        numbers.send(5);
+        CHECK(one() == 0 && got == 5 && object->value == 8 && ct_sent == 1);
+        numbers.close();
+        CHECK(one() == 0 && got == -1);
+        CHECK((*objects.recv())->value == 7);
+        aco::channel<int> sent(1);
+        const int two = 2;
+        CHECK(aco::select(aco::on_send(sent, two)) == 0);
+        CHECK(aco::select(aco::on_recv(sent)) == 0 && !sent.try_recv());
+        objects.close();
+        CHECK_FAILS(std::errc::broken_pipe, aco::select(aco::on_send(objects, std::move(object))));
+        CHECK(object->value == 8);
+    });
+}
+
+void select_waits()
+{
+    aco::run([] {
+        aco::channel<std::string> a, b;
+        std::string value = "a value that lies on the heap";
+        auto wait = [&] { aco::select(aco::on_recv(a), aco::on_send(b, std::move(value))); };
+        check_wait_ends(wait);
+        CHECK(!value.empty());
+        auto receiver = spawn([&] { return *b.recv(); });
+        wait();
+        CHECK(receiver.join() == "a value that lies on the heap" && value.empty());
+        std::string seen;
+        auto sender = spawn([&] { a.send("sent"); });
+        auto i = aco::select(aco::on_recv(b),
+                             aco::on_recv(a, [&](std::optional<std::string> s) { seen = *s; }));
+        CHECK(i == 1 && seen == "sent");
+        sender.join();
+        aco::task_options shares = {};
+        shares.shares_stack = 1;
+        auto copied = spawn(shares, [&] {
+            std::string own = "on a stack that is copied", got;
+            aco::select(aco::on_send(b, std::move(own)));
+            aco::select(aco::on_recv(a, [&](std::optional<std::string> s) { got = *s; }));
+            return got;
+        });
+        auto other = spawn(shares, [&] { return *b.recv(); });
+        CHECK(other.join() == "on a stack that is copied");
+        a.send("back");
+        CHECK(copied.join() == "back");
+    });
+}
+
 void channel_joins_threads()
 {
     aco::channel<std::string> c(4);
@@ -494,6 +582,9 @@ int main(int argc, char **argv)
         T(channel_frees_what_its_values_took),
         T(channel_moves_values_and_gives_back_what_it_could_not_send),
         T(channel_passes_what_can_only_be_moved),
+        T(channel_waits_for_a_time),
+        T(select_does_one_case),
+        T(select_waits),
         T(channel_joins_threads),
     };
     return run_tests(tests, argc, argv);
