@@ -74,8 +74,8 @@ check_headers() {
 # The compiler warns of each result that a caller drops by mistake.
 check_nodiscard() {
     local source=cpp/tests/nodiscard.cc line ct=0
-    must_not "$1: no warning of dropped results" 'unused-result' "$1" -std=c++20 "${WARNINGS[@]}" \
-        "${INCLUDE[@]}" -fsyntax-only "$source"
+    must "$1: $source" "$1" -std=c++20 "${WARNINGS[@]}" -Wno-error "${INCLUDE[@]}" -fsyntax-only \
+        "$source"
     while IFS=: read -r line _; do
         grep -qE "^$source:$line:.*nodiscard" "$TMP/said" ||
             fail "$1: $(sed -n "${line}s/^ *//p" "$source") may drop its result"
