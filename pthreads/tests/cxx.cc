@@ -47,6 +47,15 @@ static void run(int number)
     } catch (std::exception &e) {
         usleep(100);
         CHECK(e.what() == std::to_string(number));
+        for (int i = 0; i < number % 4; i++) {
+            std::this_thread::yield();
+        }
+        CHECK(std::current_exception() != nullptr);
+        try {
+            throw;
+        } catch (std::exception &same) {
+            CHECK(same.what() == std::to_string(number));
+        }
     }
     CHECK(own.text == std::to_string(number) && numbers.size() == 1 && numbers[0] == number);
     on_return counts;

@@ -281,12 +281,6 @@ static INLINE void go_on(aco_task_t *task)
     }
 }
 
-void aco_i_yield(void)
-{
-    aco_yield();
-    go_on(aco_i_loop->running);
-}
-
 outcome_t aco_i_wait(aco_task_t *task)
 {
     loop_t *loop = task->loop;
@@ -390,6 +384,11 @@ static void let_others_run(loop_t *loop, aco_task_t *task)
         switch_to_others(loop, task);
     }
     go_on(task);
+}
+
+void aco_i_yield(void)
+{
+    let_others_run(aco_i_loop, aco_i_loop->running);
 }
 
 /* This wait disregards the task's deadline, and that it is cancelled. */
