@@ -75,6 +75,18 @@ static int has_name_of(const char *const *names, const char *path)
     return *names != NULL;
 }
 
+/* malloc(). A program with fixed addresses that takes a function's has an entry of its own for it,
+ * which stands for the function everywhere. */
+static EARLY const void *find_allocator(void)
+{
+    Dl_info info;
+    const ElfW(Sym) *symbol = NULL;
+    const void *address = dlsym(RTLD_DEFAULT, "malloc");
+    int is_known = dladdr1(address, &info, (void **)&symbol, RTLD_DL_SYMENT) != 0;
+    return is_known && symbol != NULL && symbol->st_shndx == SHN_UNDEF ? dlsym(RTLD_NEXT, "malloc")
+                                                                       : address;
+}
+
 /* Whether an object has an address in one of its segments. */
 static int has_address(const struct dl_phdr_info *info, const void *address)
 {
@@ -101,7 +113,7 @@ static int is_of_loop(const struct dl_phdr_info *info)
 EARLY int aco_i_has_own_keys(const void *address)
 {
     Dl_info of_caller, of_malloc;
-    void *allocator = dlsym(RTLD_DEFAULT, "malloc");
+    const void *allocator = find_allocator();
     return !aco_i_is_ours(address) && dladdr(address, &of_caller) != 0 &&
            !has_name_of(sanitizers, of_caller.dli_fname) &&
            (dladdr(allocator, &of_malloc) == 0 || of_caller.dli_fbase != of_malloc.dli_fbase) &&
@@ -260,7 +272,7 @@ static inline int is_list_old(void)
 
 static __attribute__((noinline, cold)) void renew_list(void)
 {
-    const void *allocator = dlsym(RTLD_DEFAULT, "malloc");
+    const void *allocator = find_allocator();
     lock(&modules.lock);
     look_at_list(allocator);
     unlock(&modules.lock);
@@ -332,7 +344,7 @@ static size_t take_list(size_t *missing)
 static __attribute__((noinline, cold)) void look_again(void)
 {
     size_t missing[MOST_MISSING], ct_missing, room;
-    const void *allocator = dlsym(RTLD_DEFAULT, "malloc");
+    const void *allocator = find_allocator();
     do {
         lock(&modules.lock);
         look_at_list(allocator);
