@@ -11,6 +11,7 @@
  *   points.c      cancelling, and the functions that it ends
  *   signals.c     masks and signals
  *   numbers.c     calls that name threads by numbers
+ *   preempt.c     lets others run where a thread keeps its loop
  *   barriers.c    barriers; system_calls.c: syscall()
  *   settings.c    variables of the environment
  *
@@ -122,6 +123,17 @@ HIDDEN void aco_i_take_variables(thread_t *thread);
 HIDDEN void aco_i_drop_variables(thread_t *thread);
 
 HIDDEN void aco_i_begin_child_of_variables(void);
+
+/* Whether an address is in code that may be in the middle of something of the kernel's thread: of
+ * libc, the loader, the C++ runtime, sanitizers, the library with malloc(), or this one. For
+ * handlers, too. */
+HIDDEN int aco_i_is_code_of_loop(uintptr_t address);
+
+/* ---- preempt.c ---- */
+
+/* Called before a runtime begins, and by each thread when it starts. */
+HIDDEN void aco_i_begin_preempting(void);
+HIDDEN void aco_i_preempt_here(void);
 
 /* ---- exit.c ---- */
 

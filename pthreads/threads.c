@@ -134,6 +134,7 @@ static int start_keeper(void)
     if (aco_i_list_signal() != 0) {
         aco_print_tasks_on(aco_i_list_signal());
     }
+    aco_i_begin_preempting();
     sigfillset(&all);
     for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
         sigdelset(&all, faults[i]);
@@ -227,6 +228,7 @@ static void *run_thread(void *arg)
     aco_i_begin_cancelling(thread, task);
     aco_i_name(thread->name, (void *)(uintptr_t)thread->fn);
     aco_i_take_variables(thread);
+    aco_i_preempt_here();
     run(thread);
     aco_i_stop_cancelling(thread);
     aco_i_run_endings(thread);

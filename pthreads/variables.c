@@ -100,12 +100,17 @@ static int has_address(const struct dl_phdr_info *info, const void *address)
     return 0;
 }
 
+/* Whether an object serves the thread of the kernel: the runtimes of languages, and malloc(). */
+static int serves_loop(const struct dl_phdr_info *info)
+{
+    return has_name_of(sanitizers, info->dlpi_name) || has_name_of(runtimes, info->dlpi_name) ||
+           has_address(info, &modules) || has_address(info, modules.allocator);
+}
+
 static int is_of_loop(const struct dl_phdr_info *info)
 {
     const char *path = info->dlpi_name[0] != '\0' ? info->dlpi_name : program_invocation_name;
-    return has_name_of(sanitizers, info->dlpi_name) || has_name_of(runtimes, info->dlpi_name) ||
-           has_address(info, &modules) || has_address(info, modules.allocator) ||
-           aco_i_is_file_listed("ACO_PTHREADS_SHARE_TLS", path);
+    return serves_loop(info) || aco_i_is_file_listed("ACO_PTHREADS_SHARE_TLS", path);
 }
 
 /* Keys and variables of a library belong to the same thread, except that the C++ runtime keeps in
@@ -119,6 +124,54 @@ EARLY int aco_i_has_own_keys(const void *address)
            (dladdr(allocator, &of_malloc) == 0 || of_caller.dli_fbase != of_malloc.dli_fbase) &&
            !aco_i_is_listed("ACO_PTHREADS_SHARE_TLS", address);
 }
+
+/* ==== Code =================================================================================== */
+
+#define MOST_RANGES 64
+
+/* The code of objects that serve the loop. It grows, and handlers read it. */
+static struct {
+    size_t ct; /* atomic */
+    struct {
+        uintptr_t start, sz;
+    } of[MOST_RANGES];
+} code;
+
+static void add_code(uintptr_t start, uintptr_t sz)
+{
+    if (!aco_i_is_code_of_loop(start) && code.ct < MOST_RANGES) {
+        code.of[code.ct].start = start;
+        code.of[code.ct].sz = sz;
+        __atomic_store_n(&code.ct, code.ct + 1, __ATOMIC_RELEASE);
+    }
+}
+
+/* The vdso is called by libc and by the loops. */
+static void note_code(const struct dl_phdr_info *info)
+{
+    if (!serves_loop(info) && strncmp(info->dlpi_name, "linux-", strlen("linux-")) != 0) {
+        return;
+    }
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        if (segment->p_type == PT_LOAD && (segment->p_flags & PF_X) != 0) {
+            add_code(info->dlpi_addr + segment->p_vaddr, segment->p_memsz);
+        }
+    }
+}
+
+int aco_i_is_code_of_loop(uintptr_t address)
+{
+    size_t ct = __atomic_load_n(&code.ct, __ATOMIC_ACQUIRE);
+    for (size_t i = 0; i < ct; i++) {
+        if (address - code.of[i].start < code.of[i].sz) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* ==== Objects ================================================================================ */
 
 /* The segment of an object that has the initial values; NULL if there is none. */
 static const ElfW(Phdr) * segment_of(const struct dl_phdr_info *info)
@@ -230,6 +283,7 @@ static int see_object(struct dl_phdr_info *info, size_t sz, void *unused)
     if (!look.has_begun) {
         find_last();
     }
+    note_code(info);
     module_t *module = segment == NULL ? NULL : module_of(info);
     if (segment != NULL && module == NULL) {
         module = add(info, segment);

@@ -32,7 +32,7 @@ both() {
 
 build() {
     must "$FOLDER/$1 does not build" "${COMPILER[@]}" -std=gnu11 -g "${C_WARNINGS[@]}" \
-        "${@:2}" "$FOLDER/$1" -o "$TMP/${1%.*}" -pthread
+        "${@:2}" "$FOLDER/$1" -o "$TMP/${1%.*}" -pthread -lm
 }
 
 # refuses STATUS WORDS ARGUMENT...: aco-run ends with the status, and with one line that has the
@@ -146,6 +146,10 @@ test_own() {
         # shellcheck disable=SC2086
         build interrupted.c $options
         both 60 "$TMP/interrupted"
+        # shellcheck disable=SC2086
+        build busy.c $options -fno-pie -no-pie
+        both 120 "$TMP/busy"
+        ACO_PTHREADS_LOOPS=1 both 120 "$TMP/busy"
         # shellcheck disable=SC2086
         build threads.c $options
         both 60 "$TMP/threads" 1000
