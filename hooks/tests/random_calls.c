@@ -9,11 +9,13 @@
  *
  * Both must return the same, set errno to the same, move the same bytes and leave the descriptor in
  * the same state. Where a call blocks, a partner writes, reads or closes at the other end each time
- * the caller has begun to wait; its turns are compared, too.
+ * the caller has begun to wait; its turns are compared, too. In the task, signals come all the time,
+ * whose handler opens and closes descriptors.
  */
 #include "random_opens.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
@@ -95,19 +97,17 @@ static ssize_t does_recvfrom(args_t *a)
 
 static ssize_t does_recvmsg(args_t *a)
 {
+    static const size_t rooms[] = {0, CMSG_LEN(sizeof(int)), sizeof(control_t)};
     struct iovec iov[3];
     struct msghdr msg = {.msg_iov = iov, .msg_iovlen = (size_t)part(iov, a->sz)};
-    union {
-        struct cmsghdr first;
-        char bytes[256];
-    } control;
+    control_t control;
     msg.msg_control = &control;
-    msg.msg_controllen = a->sz % 2 != 0 ? sizeof(control) : 0;
+    msg.msg_controllen = rooms[a->sz % ARRAY_SZ(rooms)];
     ssize_t result = recvmsg(a->fd, &msg, a->flags);
-    int has_control = result >= 0 && a->sz % 2 != 0 && msg.msg_controllen != 0 &&
-                      control.first.cmsg_type != SO_TIMESTAMP; /* comes if the kernel is ready */
-    a->more = result < 0 ? 0 : msg.msg_flags & ~MSG_CMSG_CLOEXEC;
-    a->more |= has_control ? (control.first.cmsg_type + 1) << 20 : 0;
+    int error = errno;
+    msg.msg_flags &= ~(MSG_CMSG_CLOEXEC | (a->end->has_times ? MSG_CTRUNC : 0));
+    a->more = result < 0 ? 0 : msg.msg_flags | take_control(&msg) << 20;
+    errno = error;
     return result;
 }
 
@@ -175,6 +175,11 @@ static ssize_t does_sendmsg(args_t *a)
 {
     struct iovec iov[3];
     struct msghdr msg = {.msg_iov = iov, .msg_iovlen = (size_t)part(iov, a->sz)};
+    control_t control;
+    size_t ct = random_below(2 * MOST_SENT);
+    if (is_local(a->end) && ct != 0 && ct <= MOST_SENT) {
+        add_descriptors(&msg, &control, ct);
+    }
     return sendmsg(a->fd, &msg, a->flags);
 }
 
@@ -254,26 +259,37 @@ static ssize_t does_ppoll_out(args_t *a)
     sigset_t none;
     sigemptyset(&none);
     sigaddset(&none, SIGUSR1);
+    sigaddset(&none, SIGALRM); /* which would end the call */
     int result = ppoll(&polled, 1, a->timeout < 0 ? NULL : &t, a->sz % 2 != 0 ? &none : NULL);
     a->more = polled.revents;
     return result;
 }
 
+/* The first argument may be larger than the sets: the kernel ends them with its table. */
 static ssize_t does_select(args_t *a)
 {
-    fd_set in, out;
+    const int numbers[] = {a->fd + 1, a->fd + 1, FD_SETSIZE, 1 << 20, INT_MAX};
+    struct {
+        fd_set set;
+        char behind[64];
+    } in, out;
     struct timeval t = {0, a->timeout * 1000};
     if (a->fd < 0 || a->fd >= FD_SETSIZE) {
         return 0;
     }
-    FD_ZERO(&in);
-    FD_ZERO(&out);
-    FD_SET(a->fd, &in);
+    memset(&in, 0, sizeof(in));
+    memset(&out, 0, sizeof(out));
+    memset(in.behind, 'b', sizeof(in.behind));
+    FD_SET(a->fd, &in.set);
     if (a->sz % 2 != 0) {
-        FD_SET(a->fd, &out);
+        FD_SET(a->fd, &out.set);
     }
-    int result = select(a->fd + 1, &in, &out, NULL, a->timeout < 0 ? NULL : &t);
-    a->more = FD_ISSET(a->fd, &in) != 0 + 2 * (FD_ISSET(a->fd, &out) != 0);
+    int result = select(numbers[random_below(ARRAY_SZ(numbers))], &in.set, &out.set, NULL,
+                        a->timeout < 0 ? NULL : &t);
+    a->more = (FD_ISSET(a->fd, &in.set) != 0) + 2 * (FD_ISSET(a->fd, &out.set) != 0);
+    for (size_t i = 0; i < sizeof(in.behind); i++) {
+        a->more += in.behind[i] != 'b' || out.behind[i] != 0 ? 4 : 0;
+    }
     return result;
 }
 
@@ -411,20 +427,22 @@ static void call(end_t *end, size_t i, outcome_of_step_t *o)
     }
 }
 
-enum { ACCEPT, CONNECT, OPEN, REPLACE, FORK, CT_OTHERS };
+enum { ACCEPT, ACCEPT_BESIDE, CONNECT, OPEN, REPLACE, FORK, CT_OTHERS };
 
 /* Makes a step with descriptors of its own, or with an end as a whole. */
 static void other_call(end_t *end, size_t which, outcome_of_step_t *o)
 {
-    static const char *const names[] = {"accept", "connect", "open", "dup2", "fork"};
+    static const char *const names[] = {
+        "accept", "accept beside another", "connect", "open", "dup2", "fork"};
     seen_t seen = {0, 0};
     what_happens = names[which];
     errno = 0;
-    o->result = which == ACCEPT    ? accepts(&seen)
-                : which == CONNECT ? makes_connection(&seen)
-                : which == OPEN    ? opens(&seen)
-                : which == REPLACE ? replaces(end, &seen)
-                                   : forks(end, &seen);
+    o->result = which == ACCEPT          ? accepts(&seen)
+                : which == ACCEPT_BESIDE ? accepts_beside_another(&seen)
+                : which == CONNECT       ? makes_connection(&seen)
+                : which == OPEN          ? opens(&seen)
+                : which == REPLACE       ? replaces(end, &seen)
+                                         : forks(end, &seen);
     o->error = errno;
     o->more = seen.more;
     o->flags = seen.flags;
@@ -478,6 +496,9 @@ static void *runs(void *arg)
 {
     long ct_steps = (long)(intptr_t)arg;
     begin_world();
+    if (is_task) {
+        let_signals_come(1);
+    }
     for (long i = 0; i < ct_steps; i++) {
         outcome_of_step_t o;
         memset(&o, 0, sizeof(o));
@@ -488,6 +509,9 @@ static void *runs(void *arg)
         } else {
             expected[i] = o;
         }
+    }
+    if (is_task) {
+        let_signals_come(0);
     }
     end_world();
     return NULL;

@@ -25,6 +25,7 @@
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/timerfd.h>
 #include <termios.h>
 #include <time.h>
@@ -119,6 +120,7 @@ typedef struct {
     struct stream_s *stream;
     int64_t ct_unread; /* for streams: bytes that the other end sent */
     int timeout[2];    /* whether SO_RCVTIMEO, SO_SNDTIMEO are set */
+    int has_times;     /* messages have the time when they came, if the kernel is ready */
 } end_t;
 
 typedef struct stream_s {
@@ -140,6 +142,13 @@ static end_t *other_end(end_t *end)
 static int is_socket(const end_t *end)
 {
     return end->stream->kind <= KIND_SEQPACKET;
+}
+
+/* Whether descriptors can be sent on an end. */
+static int is_local(const end_t *end)
+{
+    kind_t kind = end->stream->kind;
+    return kind == KIND_UNIX || kind == KIND_UNIX_DATAGRAM || kind == KIND_SEQPACKET;
 }
 
 static int counts_bytes(const end_t *end)
@@ -282,6 +291,7 @@ static void open_stream(stream_t *stream)
             value = option == SO_RCVLOWAT ? (int)random_below(40) : value;
             int result = setsockopt(end->fd, SOL_SOCKET, option, &value, sizeof(value));
             CHECK(result == 0 || option == SO_PASSCRED); /* for local sockets alone */
+            end->has_times = option == SO_TIMESTAMP;
         }
     }
 }
@@ -355,6 +365,44 @@ static void drain(end_t *end)
            (is_under_way(end) && aco_now() - since < 1000000000)) {
     }
     fcntl(to->fd, F_SETFL, flags);
+}
+
+/* ==== Control messages ======================================================================= */
+
+#define MOST_SENT 2 /* descriptors in a message */
+
+typedef union {
+    struct cmsghdr first;
+    char bytes[256];
+} control_t;
+
+/* Adds `ct` descriptors to a message. */
+static void add_descriptors(struct msghdr *msg, control_t *control, size_t ct)
+{
+    int fds[MOST_SENT] = {data_file, data_file};
+    msg->msg_control = control;
+    msg->msg_controllen = CMSG_SPACE(ct * sizeof(int));
+    control->first.cmsg_level = SOL_SOCKET;
+    control->first.cmsg_type = SCM_RIGHTS;
+    control->first.cmsg_len = CMSG_LEN(ct * sizeof(int));
+    memcpy(CMSG_DATA(&control->first), fds, ct * sizeof(int));
+}
+
+/* Describes the control messages that have come, without times, and closes descriptors in them. */
+static int take_control(struct msghdr *msg)
+{
+    int seen = 0;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c != NULL; c = CMSG_NXTHDR(msg, c)) {
+        size_t sz = c->cmsg_len - CMSG_LEN(0);
+        seen |= c->cmsg_type == SCM_CREDENTIALS ? 1 << 4 : 0;
+        for (size_t i = 0; c->cmsg_type == SCM_RIGHTS && (i + 1) * sizeof(int) <= sz; i++) {
+            int fd;
+            memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
+            CHECK(close(fd) == 0);
+            seen++;
+        }
+    }
+    return seen;
 }
 
 /* ==== The partner ============================================================================ */
@@ -460,7 +508,14 @@ static void send_something(end_t *to, const partner_t *p)
     default:
         if (from->fd >= 0) {
             int64_t before = queued_for(to);
-            ssize_t sz = write(from->fd, bytes, 1 + (size_t)(step_number + turn) % 30);
+            struct iovec iov = {bytes, 1 + (size_t)(step_number + turn) % 30};
+            struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+            control_t control;
+            if (is_local(from) && (step_number + turn) % 4 == 0) {
+                add_descriptors(&msg, &control, 1);
+            }
+            ssize_t sz = is_socket(from) ? sendmsg(from->fd, &msg, 0)
+                                         : write(from->fd, bytes, iov.iov_len);
             CHECK(sz > 0 || errno == EPIPE || errno == ECONNRESET || errno == EBADF ||
                   errno == ECONNREFUSED || errno == EAGAIN || errno == ENOTCONN);
             settle(from, before, sz, p);
@@ -572,6 +627,33 @@ static void begin_world(void)
     random_state = seed * 2654435761u + 88172645463325252u;
     step_number = 0;
     memset(streams, 0, sizeof(streams));
+}
+
+/* ==== Signals ================================================================================ */
+
+#define SIGNAL_INTERVAL 100 /* us */
+
+/* POSIX lets a handler make these calls. Descriptors are closed beside those of the call that it
+ * interrupts, and have numbers that this perhaps has closed just now. */
+static void opens_and_closes(int number)
+{
+    int error = errno, fd = dup(data_file), other = dup(data_file);
+    (void)number;
+    CHECK(fd >= 0 && other >= 0);
+    CHECK(dup2(fd, other) == other && close(fd) == 0 && close(other) == 0);
+    errno = error;
+}
+
+/* Lets signals come all the time: a task is not to notice them. */
+static void let_signals_come(int may_come)
+{
+    struct sigaction action = {.sa_handler = may_come ? opens_and_closes : SIG_DFL};
+    struct itimerval never = {{0, 0}, {0, 0}}, often = never;
+    often.it_interval.tv_usec = often.it_value.tv_usec = SIGNAL_INTERVAL;
+    action.sa_flags = SA_RESTART;
+    CHECK(may_come || setitimer(ITIMER_REAL, &never, NULL) == 0);
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+    CHECK(!may_come || setitimer(ITIMER_REAL, &often, NULL) == 0);
 }
 
 static void end_world(void)

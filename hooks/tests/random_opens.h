@@ -97,6 +97,56 @@ static int64_t accepts(seen_t *seen)
     return fd < 0 ? -1 : 0;
 }
 
+/* A thread that accepts from the same listener until that is shut down. */
+static void *is_rival(void *arg)
+{
+    const help_t *h = (const help_t *)arg;
+    struct pollfd polled = {h->listener, POLLIN, 0};
+    int fd;
+    do {
+        CHECK(poll(&polled, 1, 100000) == 1); /* or the caller holds up who connects */
+        fd = accept(h->listener, NULL, NULL);
+        CHECK(fd < 0 || close(fd) == 0);
+    } while (fd >= 0);
+    return NULL;
+}
+
+static void *connects_again(void *arg)
+{
+    help_t *h = (help_t *)arg;
+    while (comes_to_wait(&h->partner)) {
+        CHECK(h->fd < 0 || close(h->fd) == 0);
+        h->fd = connect_to(h, SOCK_NONBLOCK);
+    }
+    return NULL;
+}
+
+/* Whoever loses a connection waits for the next one, and only itself. */
+static int64_t accepts_beside_another(seen_t *seen)
+{
+    help_t h = {.fd = -1};
+    sigset_t all, before;
+    pthread_t rival;
+    open_listener(&h, (int)random_below(2));
+    sigfillset(&all);
+    CHECK(pthread_sigmask(SIG_SETMASK, &all, &before) == 0);
+    CHECK(pthread_create(&rival, NULL, is_rival, &h) == 0);
+    CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
+    begin_help(&h, connects_again, 1);
+    errno = 0;
+    for (int i = 0; i < 8; i++) {
+        int fd = accept(h.listener, NULL, NULL);
+        seen->more += fd >= 0;
+        CHECK(fd < 0 || close(fd) == 0);
+    }
+    after_call(&h.partner);
+    int error = errno;
+    CHECK(shutdown(h.listener, SHUT_RDWR) == 0 && pthread_join(rival, NULL) == 0);
+    CHECK((h.fd < 0 || close(h.fd) == 0) && close(h.listener) == 0);
+    errno = error;
+    return 0;
+}
+
 static void *accepts_one(void *arg)
 {
     help_t *h = (help_t *)arg;

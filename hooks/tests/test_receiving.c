@@ -194,6 +194,40 @@ static void *receives_descriptor(void *arg)
     return arg;
 }
 
+/* The number that the next file gets. */
+static int next_number(void)
+{
+    int fd = dup(STDERR_FILENO);
+    CHECK(fd >= 0 && close(fd) == 0);
+    return fd;
+}
+
+/* Calls without room for a descriptor end there, too, and drop it. */
+static void *receives_without_it(void *with_sender)
+{
+    char buf[32];
+    struct iovec iov = {buf, sizeof(buf)};
+    struct sockaddr_storage address;
+    for (int i = 0; i < 4; i++) {
+        socklen_t sz = sizeof(address);
+        open_unix();
+        int next = next_number();
+        set_option(SO_PASSCRED, with_sender != NULL);
+        set_option(SO_RCVLOWAT, i < 2 ? 1 : 32);
+        send_bytes(8);
+        CHECK(aco_go(sends_descriptor, NULL) == 0);
+        CHECK((i == 0   ? recv(ends[0], buf, 32, MSG_WAITALL)
+               : i == 1 ? recvfrom(ends[0], buf, 32, MSG_WAITALL, (struct sockaddr *)&address, &sz)
+               : i == 2 ? read(ends[0], buf, 32)
+                        : readv(ends[0], &iov, 1)) == 16);
+        set_option(SO_RCVLOWAT, 1);
+        CHECK(recv(ends[0], buf, 8, MSG_WAITALL) == 8 && (i != 1 || sz == 0));
+        CHECK(next_number() == next);
+        close_ends();
+    }
+    return NULL;
+}
+
 static void *sends_in_parts(void *arg)
 {
     for (int i = 0; i < 3; i++) {
@@ -244,6 +278,8 @@ static void control_data_comes_along(void **state)
 {
     (void)state;
     run_tasks(receives_descriptor, NULL);
+    run_tasks(receives_without_it, NULL);
+    run_tasks(receives_without_it, "a sender");
     run_tasks(receives_in_parts, NULL);
     run_tasks(receives_from_two, NULL);
 }

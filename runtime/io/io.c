@@ -349,6 +349,42 @@ static ssize_t receive_whole(call_t *call, ssize_t result, size_t sz, try_t try)
                                            : receive_rest(call, result, least, try);
 }
 
+/* Whether a call may wait for more on a local socket. The kernel ends it where descriptors have
+ * come, which only recvmsg() reports. */
+static inline int may_end_at_descriptors(int fd, int flags)
+{
+    if ((flags & MSG_WAITALL) == 0 && !aco_i_has_low_water()) {
+        return 0;
+    }
+    KEEP_ERRNO();
+    return socket_option(fd, SO_DOMAIN) == AF_UNIX;
+}
+
+/* Control data with a sender, and no room for descriptors. */
+typedef union {
+    struct cmsghdr aligned;
+    char bytes[CMSG_SPACE(sizeof(struct ucred))];
+} sender_t;
+
+static __attribute__((noinline)) ssize_t receive_message(int fd, const struct iovec *iov, int ct,
+                                                         int flags, struct sockaddr *addr,
+                                                         socklen_t *addr_sz)
+{
+    struct msghdr msg = {.msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = (size_t)ct};
+    msg.msg_name = addr;
+    msg.msg_namelen = addr != NULL ? *addr_sz : 0;
+    sender_t control;
+    if (socket_option(fd, SO_PASSCRED) > 0) {
+        msg.msg_control = &control;
+        msg.msg_controllen = sizeof(control);
+    }
+    ssize_t result = aco_recvmsg(fd, &msg, flags);
+    if (result >= 0 && addr != NULL) {
+        *addr_sz = msg.msg_namelen;
+    }
+    return result;
+}
+
 /* Whether a read of no bytes waits: only those of inotify and fanotify do. */
 static int waits_for_none(int fd)
 {
@@ -426,6 +462,9 @@ static __attribute__((noinline)) ssize_t read_generally(int fd, void *buf, size_
         moment_t moment;
         return until_done(&call, EPOLLIN, try_none, &moment);
     }
+    if (may_end_at_descriptors(fd, 0)) {
+        return receive_message(fd, &iov, 1, 0, NULL, NULL);
+    }
     ssize_t result = receive(&call, try_read);
     return may_be_short(&call, result) ? receive_whole(&call, result, sz, try_rest) : result;
 }
@@ -444,6 +483,9 @@ ssize_t aco_readv(int fd, const struct iovec *iov, int ct)
     call_t call = {.fd = fd, .entry = aco_i_fd(fd), .iov = iov, .iov_ct = ct};
     if (!is_in_task() || call.entry == NULL || !may_wait_for(iov, ct)) {
         return lacks_entry(&call) ? -1 : aco_i_libc.readv(fd, iov, ct);
+    }
+    if (may_end_at_descriptors(fd, 0)) {
+        return receive_message(fd, iov, ct, 0, NULL, NULL);
     }
     moment_t moment;
     ssize_t result = until_done(&call, EPOLLIN, try_read, &moment);
@@ -467,6 +509,9 @@ ssize_t aco_recvfrom(int fd, void *buf, size_t sz, int flags, struct sockaddr *a
     call.addr_sz = addr_sz;
     if (!is_in_task() || call.entry == NULL) {
         return lacks_entry(&call) ? -1 : aco_i_libc.recvfrom(fd, buf, sz, flags, addr, addr_sz);
+    }
+    if (may_end_at_descriptors(fd, flags)) {
+        return receive_message(fd, &iov, 1, flags, addr, addr_sz);
     }
     int before = errno;
     ssize_t result = receive(&call, try_recv);
@@ -510,17 +555,15 @@ static int has_descriptors(int fd, struct msghdr *msg)
 {
     return find_control(msg, SCM_RIGHTS, 0) != NULL ||
            ((msg->msg_flags & MSG_CTRUNC) != 0 && socket_option(fd, SO_DOMAIN) == AF_UNIX &&
-            socket_option(fd, SO_PASSCRED) == 0);
+            (find_control(msg, SCM_CREDENTIALS, sizeof(struct ucred)) != NULL ||
+             socket_option(fd, SO_PASSCRED) == 0));
 }
 
 /* Whether the next bytes have the sender of those in `msg`, as the kernel joins no others; or -1
  * with errno. There is no room for descriptors: a peek would open them. */
 static int has_same_sender(int fd, struct msghdr *msg)
 {
-    union {
-        struct cmsghdr aligned;
-        char bytes[CMSG_SPACE(sizeof(struct ucred))];
-    } control;
+    sender_t control;
     char byte;
     struct iovec iov = {&byte, 1};
     struct msghdr next = {.msg_iov = &iov, .msg_iovlen = 1};
