@@ -617,18 +617,28 @@ static void *fills_fifo(void *arg)
     return arg;
 }
 
-/* An eventfd that is full to poll() still refuses what is no count. */
+/* An eventfd that is full to poll() still refuses what is no count, and on newer kernels more bytes
+ * than a count has. */
 static void *fills_eventfd(void *arg)
 {
-    int fd = eventfd(0, EFD_CLOEXEC);
-    uint64_t most = UINT64_MAX - 1, none = UINT64_MAX;
+    int fd = eventfd(0, EFD_CLOEXEC), other = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    uint64_t most = UINT64_MAX - 1, none = UINT64_MAX, one = 1, two[] = {UINT64_MAX - 1, 0};
+    int is_exact = write(other, two, sizeof(two)) < 0;
     CHECK(fd >= 0 && write(fd, &most, sizeof(most)) == sizeof(most));
     aco_within(1)
     {
         CHECK_FAILS(write(fd, &none, sizeof(none)), EINVAL);
         CHECK_FAILS(write(fd, &most, sizeof(most)), ETIMEDOUT);
+        CHECK_FAILS(write(fd, two, sizeof(two)), is_exact ? EINVAL : ETIMEDOUT);
     }
-    CHECK(close(fd) == 0);
+    /* There is room to poll(), but none for the value. */
+    CHECK(read(fd, &none, sizeof(none)) == sizeof(none) && none == most);
+    CHECK(write(fd, &one, sizeof(one)) == sizeof(one));
+    aco_within(1)
+    {
+        CHECK_FAILS(write(fd, two, sizeof(two)), is_exact ? EINVAL : ETIMEDOUT);
+    }
+    CHECK(close(fd) == 0 && close(other) == 0);
     return arg;
 }
 

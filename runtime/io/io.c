@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/ioctl.h>
@@ -93,6 +94,29 @@ static int count_of_eventfd(int fd, uint64_t *count)
     return found != NULL;
 }
 
+/* Whether eventfds refuse more than 8 bytes, of which older kernels take the first. */
+static int is_exact(void)
+{
+    static int answer; /* atomic; 0: not known */
+    if (__atomic_load_n(&answer, __ATOMIC_RELAXED) == 0) {
+        static const uint64_t values[2];
+        KEEP_ERRNO();
+        int fd = eventfd(0, EFD_CLOEXEC);
+        ssize_t sz = aco_i_libc.write(fd, values, sizeof(values));
+        if (fd >= 0) {
+            aco_i_libc.close(fd);
+            __atomic_store_n(&answer, sz < 0 ? 1 : -1, __ATOMIC_RELAXED);
+        }
+    }
+    return __atomic_load_n(&answer, __ATOMIC_RELAXED) > 0;
+}
+
+/* Whether an eventfd refuses so many bytes, whatever its count is. */
+static int is_refused(const struct iovec *iov)
+{
+    return iov->iov_len < sizeof(uint64_t) || (iov->iov_len > sizeof(uint64_t) && is_exact());
+}
+
 /* Writes to a file of no kind, such as an eventfd, that poll() reports as writable: the count of
  * that has room for 1 then, but perhaps not for the value. It writes one of several values. */
 static ssize_t write_to_nameless(int fd, const struct iovec *iov, int ct)
@@ -105,7 +129,7 @@ static ssize_t write_to_nameless(int fd, const struct iovec *iov, int ct)
     if (is_simple || !count_of_eventfd(fd, &count)) {
         return aco_i_libc.writev(fd, iov, ct);
     }
-    if (value != UINT64_MAX && value > UINT64_MAX - 1 - count) {
+    if (!is_refused(iov) && value != UINT64_MAX && value > UINT64_MAX - 1 - count) {
         errno = EAGAIN;
         return -1;
     }
@@ -120,7 +144,8 @@ static int ends_at_once(int fd, const struct iovec *iov, int ct)
         memcpy(&value, iov->iov_base, sizeof(value));
     }
     return count_of_eventfd(fd, &count) &&
-           (size_of(iov, ct) < sizeof(value) || value == 0 || value == UINT64_MAX);
+           (size_of(iov, ct) < sizeof(value) || value == 0 || value == UINT64_MAX ||
+            (iov->iov_len > sizeof(value) && is_exact()));
 }
 
 /* Writes to what poll() reports as full: a pipe without a free page may have room in its last one,
