@@ -378,7 +378,16 @@ static void *raises(void *arg)
     return arg;
 }
 
-/* A signal arrives that the thread blocks and the mask lets through. */
+/* The number that the next file gets. */
+static int next_number(void)
+{
+    int fd = eventfd(0, EFD_CLOEXEC);
+    CHECK(fd >= 0 && close(fd) == 0);
+    return fd;
+}
+
+/* A signal arrives that the thread blocks and the mask lets through. The calls leave no descriptor
+ * open. */
 static void *lets_signal_through(void *arg)
 {
     struct sigaction action = {.sa_handler = handle};
@@ -387,6 +396,7 @@ static void *lets_signal_through(void *arg)
     int epoll = epoll_create1(EPOLL_CLOEXEC);
     sigemptyset(&none);
     CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
+    int next = next_number();
     for (int i = 0; i < 3; i++) {
         CHECK(aco_go(raises, NULL) == 0);
         CHECK_FAILS(i == 0   ? ppoll(NULL, 0, NULL, &none)
@@ -394,6 +404,7 @@ static void *lets_signal_through(void *arg)
                              : epoll_pwait(epoll, &event, 1, -1, &none),
                     EINTR);
         CHECK(ct_handled == i + 1);
+        CHECK(next_number() == next);
     }
     CHECK(close(epoll) == 0);
     return arg;
