@@ -725,6 +725,61 @@ static void locks_that_share_a_queue_have_waiters_of_their_own(void **state)
     run_tasks(gives_locks_in_turn, NULL);
 }
 
+/* ==== Children =============================================================================== */
+
+static pthread_mutex_t inherited = PTHREAD_MUTEX_INITIALIZER;
+
+static void *locks_it(void *arg)
+{
+    CHECK(pthread_mutex_lock(&inherited) == 0 && pthread_mutex_unlock(&inherited) == 0);
+    return arg;
+}
+
+static int has_begun, may_end; /* atomic */
+
+static void *keeps_one_waiting(void *arg)
+{
+    CHECK(pthread_mutex_lock(&inherited) == 0);
+    aco_task_t *task = aco_spawn(locks_it, NULL);
+    let_run();
+    __atomic_store_n(&has_begun, 1, __ATOMIC_SEQ_CST);
+    while (!__atomic_load_n(&may_end, __ATOMIC_SEQ_CST)) {
+        CHECK(aco_sleep(MS) == 0);
+    }
+    CHECK(pthread_mutex_unlock(&inherited) == 0 && aco_join(task, NULL) == 0);
+    return arg;
+}
+
+static void *runs_beside(void *arg)
+{
+    CHECK(aco_run(NULL, keeps_one_waiting, NULL, NULL) == 0);
+    return arg;
+}
+
+/* A child that makes the lock anew does not find the parent's task in its queue. */
+static void children_wait_behind_no_task_of_the_parent(void **state)
+{
+    int status;
+    pthread_t thread;
+    (void)state;
+    ct_failed = 0;
+    assert_int_equal(pthread_create(&thread, NULL, runs_beside, NULL), 0);
+    while (!__atomic_load_n(&has_begun, __ATOMIC_SEQ_CST)) {
+        usleep(1000);
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        int is_new = pthread_mutex_init(&inherited, NULL) == 0;
+        _exit(!is_new || aco_run(NULL, locks_it, NULL, NULL) != 0 || ct_failed != 0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    __atomic_store_n(&may_end, 1, __ATOMIC_SEQ_CST);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(status, 0);
+    assert_int_equal(ct_failed, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -743,6 +798,7 @@ int main(void)
         cmocka_unit_test(readers_and_writers_are_tasks),
         cmocka_unit_test(semaphores_keep_tasks_waiting),
         cmocka_unit_test(threads_post_for_tasks),
+        cmocka_unit_test(children_wait_behind_no_task_of_the_parent),
         cmocka_unit_test(locks_that_share_a_queue_have_waiters_of_their_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
