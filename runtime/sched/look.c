@@ -225,7 +225,7 @@ void aco_i_look(loop_t *loop, int64_t most)
     __atomic_store_n(&loop->is_asleep, 1, __ATOMIC_SEQ_CST);
     if (!has_work(loop)) {
         int64_t next = aco_i_next_time(loop);
-        int64_t timeout = next == NO_DEADLINE ? -1 : next - loop->now;
+        int64_t timeout = next == NO_DEADLINE ? -1 : next > loop->now ? next - loop->now : 0;
         poll_events(loop, most < 0 || (timeout >= 0 && timeout < most) ? timeout : most);
         loop->now = aco_i_clock();
     } else if (loop->timer_fd >= 0) {
