@@ -83,7 +83,7 @@ typedef struct {
                         were touched take memory, until the stack has been idle for a second. At
                         least 16 KiB, with which each call of this header works */
     size_t guard_sz; /* bytes below such a stack that fault; 0: 64 KiB. It is a page below share
-                        stacks, and below those of tasks with a stack_sz of their own */
+                        stacks, and below those of more than 8 MiB that tasks ask for */
     int ct_offload;  /* most helper threads for aco_offload() and files; 0: 64 */
     int ct_offload_names; /* most for name look-ups; 0: 16 */
 } aco_run_options_t;
@@ -130,8 +130,8 @@ int aco_run_once(int64_t timeout);
 typedef struct {
     const char *name;   /* shown by messages and aco_print_tasks(); kept, not copied; NULL: the
                            name of the function is shown */
-    size_t stack_sz;    /* bytes of a stack of its own, at least 16 KiB; 0: that of the runtime's
-                           options */
+    size_t stack_sz;    /* bytes of a stack, at least 16 KiB, rounded up to a power of two up to
+                           8 MiB; 0: that of the runtime's options */
     int shares_stack;   /* 1: it runs on the share stack of its thread, which has the size of the
                            runtime's options; its frames are copied while it waits */
     int thread;         /* ACO_HERE, ACO_ANY or ACO_THREAD(n) */

@@ -148,6 +148,10 @@ typedef struct {
     durations_t turns, delays;
 } counts_t;
 
+/* Stacks of the sizes that tasks ask for lie in pools: class i has those of LEAST_STACK_SZ << i
+ * bytes. Larger ones than the last class's have mappings of their own. */
+#define CT_CLASSES 10
+
 /* When the wait of a task ends. The time is not in the task, so that the times which the heap
  * compares lie side by side. */
 typedef struct {
@@ -191,7 +195,8 @@ struct loop_s {
     void (*enter)(void); /* the entry of coroutines that run tasks */
     runtime_t *runtime;
     aco_stack_pool_t *pool;
-    aco_t *spare_co; /* left by a task that ended in place; NULL: none */
+    aco_stack_pool_t *classes[CT_CLASSES]; /* of sizes that tasks ask for; NULL: not needed yet */
+    aco_t *spare_co;                       /* left by a task that ended in place; NULL: none */
 #ifndef ACO_CONFIG_SHARE_FPU_MXCSR_ENV
     void *control_words; /* given to new coroutines */
 #endif

@@ -58,6 +58,27 @@ static aco_t *pooled_co(loop_t *loop)
     return co;
 }
 
+/* The class of stacks that have so many bytes at least; CT_CLASSES: there is none. */
+static int class_of(size_t sz)
+{
+    int class = 0;
+    while (class < CT_CLASSES && LEAST_STACK_SZ << class < sz) {
+        class ++;
+    }
+    return class;
+}
+
+/* The pool of a class, made when it is first needed; NULL if memory is short. */
+static aco_stack_pool_t *pool_of_class(loop_t *loop, int class)
+{
+    aco_stack_pool_t *pool = loop->classes[class];
+    if (pool == NULL) {
+        pool = aco_stack_pool_try_new(LEAST_STACK_SZ << class, loop->runtime->pool_flags);
+        __atomic_store_n(&loop->classes[class], pool, __ATOMIC_RELEASE);
+    }
+    return pool;
+}
+
 /* Returns a coroutine on the stack that the task asked for; NULL if memory is short. */
 static aco_t *new_co(loop_t *loop, aco_task_t *task, aco_share_stack_t *shared)
 {
@@ -67,6 +88,12 @@ static aco_t *new_co(loop_t *loop, aco_task_t *task, aco_share_stack_t *shared)
     }
     if (task->stack_sz == 0) {
         return pooled_co(loop);
+    }
+    int class = class_of(task->stack_sz);
+    if (class < CT_CLASSES) {
+        aco_stack_pool_t *pool = pool_of_class(loop, class);
+        return pool == NULL ? NULL
+                            : aco_stack_pool_try_create_co(pool, loop->main_co, loop->enter, loop);
     }
     aco_share_stack_t *stack = aco_try_share_stack_new2(task->stack_sz, 1);
     aco_t *co = stack == NULL ? NULL : aco_try_create(loop->main_co, stack, 0, loop->enter, loop);
@@ -133,6 +160,11 @@ static void destroy_co(loop_t *loop, aco_task_t *task)
     }
     if (!task->shares_stack && task->stack_sz == 0) {
         aco_stack_pool_destroy_co(loop->pool, task->co);
+        return;
+    }
+    int class = task->shares_stack ? CT_CLASSES : class_of(task->stack_sz);
+    if (class < CT_CLASSES) {
+        aco_stack_pool_destroy_co(loop->classes[class], task->co);
         return;
     }
     aco_share_stack_t *stack = task->shares_stack ? NULL : task->co->share_stack;

@@ -23,8 +23,14 @@ static unused_t find_unused(const loop_t *loop)
 {
     aco_stack_pool_stats_t stats;
     aco_stack_pool_stats(loop->pool, &stats);
-    return (unused_t){stats.idle + (loop->spare_co != NULL),
-                      __atomic_load_n(&loop->runtime->ct_returned, __ATOMIC_RELAXED),
+    size_t ct_stacks = stats.idle + (loop->spare_co != NULL);
+    for (int i = 0; i < CT_CLASSES; i++) {
+        if (loop->classes[i] != NULL) {
+            aco_stack_pool_stats(loop->classes[i], &stats);
+            ct_stacks += stats.idle;
+        }
+    }
+    return (unused_t){ct_stacks, __atomic_load_n(&loop->runtime->ct_returned, __ATOMIC_RELAXED),
                       loop->most_copying - loop->ct_copying};
 }
 
@@ -35,6 +41,11 @@ static void trim_stacks(loop_t *loop)
         loop->spare_co = NULL;
     }
     aco_stack_pool_trim(loop->pool);
+    for (int i = 0; i < CT_CLASSES; i++) {
+        if (loop->classes[i] != NULL) {
+            aco_stack_pool_trim(loop->classes[i]);
+        }
+    }
 }
 
 /* The copies were freed when their tasks ended, but libc keeps such memory. */

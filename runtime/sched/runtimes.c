@@ -188,6 +188,15 @@ void aco_i_sum_counts(counts_t *sum)
     unlock(&all.lock);
 }
 
+static void add_stacks(aco_stats_t *stats, aco_stack_pool_t *pool)
+{
+    aco_stack_pool_stats_t of_pool;
+    if (pool != NULL) {
+        aco_stack_pool_stats(pool, &of_pool);
+        stats->stacks_sz += of_pool.mapped_sz;
+    }
+}
+
 static READS_RACILY void add_present(runtime_t *runtime, void *arg)
 {
     aco_stats_t *stats = (aco_stats_t *)arg;
@@ -196,10 +205,9 @@ static READS_RACILY void add_present(runtime_t *runtime, void *arg)
         const loop_t *loop = &runtime->loops[i];
         aco_stack_pool_t *pool = __atomic_load_n(&loop->pool, __ATOMIC_ACQUIRE);
         stats->ct_timers += loop->ct_timers;
-        if (pool != NULL) {
-            aco_stack_pool_stats_t of_pool;
-            aco_stack_pool_stats(pool, &of_pool);
-            stats->stacks_sz += of_pool.mapped_sz;
+        add_stacks(stats, pool);
+        for (int class = 0; class < CT_CLASSES; class ++) {
+            add_stacks(stats, __atomic_load_n(&loop->classes[class], __ATOMIC_ACQUIRE));
         }
     }
 }

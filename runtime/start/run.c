@@ -72,12 +72,20 @@ static void end_loop(loop_t *loop)
     aco_i_lock_runtimes(); /* aco_stats() reads the pool */
     aco_stack_pool_t *pool = loop->pool;
     loop->pool = NULL;
+    aco_stack_pool_t *classes[CT_CLASSES];
+    memcpy(classes, loop->classes, sizeof(classes));
+    memset(loop->classes, 0, sizeof(classes));
     aco_i_unlock_runtimes();
     if (loop->spare_co != NULL) {
         aco_stack_pool_destroy_co(pool, loop->spare_co);
     }
     if (pool != NULL) {
         aco_stack_pool_destroy(pool);
+    }
+    for (int i = 0; i < CT_CLASSES; i++) {
+        if (classes[i] != NULL) {
+            aco_stack_pool_destroy(classes[i]);
+        }
     }
     if (loop->main_co != NULL) {
         aco_destroy(loop->main_co);
