@@ -162,6 +162,14 @@ HIDDEN void aco_i_set_and_wake(uint32_t *word, uint32_t value);
 HIDDEN void aco_i_begin_cancelling(thread_t *thread, aco_task_t *task);
 HIDDEN void aco_i_stop_cancelling(thread_t *thread);
 
+/* Whether cancelling ends the waits of the running thread: in cancellation points alone. */
+static inline void set_cancellable(thread_t *thread, int is_cancellable)
+{
+    if (thread != NULL && thread->task != NULL) {
+        thread->task->ct_shields = !is_cancellable;
+    }
+}
+
 /* ---- signals.c ---- */
 
 HIDDEN void aco_i_begin_signals(thread_t *thread, const thread_t *creator);

@@ -37,6 +37,7 @@ void aco_i_begin_cancelling(thread_t *thread, aco_task_t *task)
 {
     lock(&thread->lock);
     thread->task = task;
+    set_cancellable(thread, 0);
     if (must_end(thread)) {
         set_task(thread, 1);
     }
@@ -132,10 +133,13 @@ static inline void look_for_signals(void)
     }
 }
 
-static inline void begin_point(void)
+static inline thread_t *begin_point(void)
 {
     look_for_signals();
     name_pthread_testcancel();
+    thread_t *thread = this_thread();
+    set_cancellable(thread, 1);
+    return thread;
 }
 
 /* POINT() is for functions that fail with errno, ERROR_POINT() for those that return errors. One
@@ -143,8 +147,9 @@ static inline void begin_point(void)
 #define POINT_IF(failed, type, name, params, args)                                                 \
     REPLACE_HOOK(type, name, params)                                                               \
     {                                                                                              \
-        begin_point();                                                                             \
+        thread_t *thread = begin_point();                                                          \
         type result = hook_##name args;                                                            \
+        set_cancellable(thread, 0);                                                                \
         if (__builtin_expect((failed) != 0, 0)) {                                                  \
             KEEP_ERRNO();                                                                          \
             name_pthread_testcancel();                                                             \
@@ -165,6 +170,7 @@ static inline void begin_point(void)
         begin_point();                                                                             \
         type result = aco_i_begin_mask(thread, mask, &before) ? (type)refuse(EINTR)                \
                                                               : hook_##name args_of_hook;          \
+        set_cancellable(thread, 0);                                                                \
         aco_i_end_mask(thread, before);                                                            \
         if (result < 0 && errno == ECANCELED) {                                                    \
             KEEP_ERRNO();                                                                          \
@@ -252,6 +258,75 @@ ERROR_POINT(int, pthread_cond_clockwait,
             (pthread_cond_t * cond, pthread_mutex_t *mutex, clockid_t clock,
              const struct timespec *time),
             (cond, mutex, clock, time));
+
+/* Other names, which programs have that are compiled with _FORTIFY_SOURCE, or for large files. */
+#define POINT_ALIAS(alias_name, name)                                                              \
+    extern SHARED __typeof__(name_##name) name_##alias_name __asm__(#alias_name)                   \
+        __attribute__((alias(#name)))
+
+POINT(ssize_t, __read_chk, (int fd, void *buf, size_t sz, size_t buf_sz), (fd, buf, sz, buf_sz));
+POINT(ssize_t, __recv_chk, (int fd, void *buf, size_t sz, size_t buf_sz, int flags),
+      (fd, buf, sz, buf_sz, flags));
+POINT(ssize_t, __recvfrom_chk,
+      (int fd, void *buf, size_t sz, size_t buf_sz, int flags, struct sockaddr *addr,
+       socklen_t *addr_sz),
+      (fd, buf, sz, buf_sz, flags, addr, addr_sz));
+POINT(int, __poll_chk, (struct pollfd * fds, nfds_t ct, int timeout, size_t sz),
+      (fds, ct, timeout, sz));
+POINT(int, recvmmsg,
+      (int fd, struct mmsghdr *messages, unsigned ct, int flags, struct timespec *timeout),
+      (fd, messages, ct, flags, timeout));
+POINT(int, sendmmsg, (int fd, struct mmsghdr *messages, unsigned ct, int flags),
+      (fd, messages, ct, flags));
+POINT(pid_t, wait4, (pid_t pid, int *status, int options, struct rusage *usage),
+      (pid, status, options, usage));
+POINT(pid_t, wait3, (int *status, int options, struct rusage *usage), (status, options, usage));
+POINT(int, close, (int fd), (fd));
+POINT(int, open, (const char *path, int flags, unsigned mode), (path, flags, mode));
+POINT(int, open64, (const char *path, int flags, unsigned mode), (path, flags, mode));
+POINT(int, openat, (int directory, const char *path, int flags, unsigned mode),
+      (directory, path, flags, mode));
+POINT(int, openat64, (int directory, const char *path, int flags, unsigned mode),
+      (directory, path, flags, mode));
+POINT(int, aio_suspend, (const void *const *list, int ct, const struct timespec *t), (list, ct, t));
+POINT(int, mq_timedsend,
+      (mqd_t queue, const char *text, size_t sz, unsigned priority, const struct timespec *time),
+      (queue, text, sz, priority, time));
+POINT(ssize_t, mq_timedreceive,
+      (mqd_t queue, char *text, size_t sz, unsigned *priority, const struct timespec *time),
+      (queue, text, sz, priority, time));
+
+#if __SIZEOF_POINTER__ == 8
+POINT(ssize_t, pread, (int fd, void *buf, size_t sz, int64_t offset), (fd, buf, sz, offset));
+POINT(ssize_t, __pread_chk, (int fd, void *buf, size_t sz, int64_t offset, size_t buf_sz),
+      (fd, buf, sz, offset, buf_sz));
+POINT(ssize_t, pwrite, (int fd, const void *buf, size_t sz, int64_t offset), (fd, buf, sz, offset));
+POINT(ssize_t, preadv, (int fd, const struct iovec *iov, int ct, int64_t offset),
+      (fd, iov, ct, offset));
+POINT(ssize_t, pwritev, (int fd, const struct iovec *iov, int ct, int64_t offset),
+      (fd, iov, ct, offset));
+POINT(int, lockf64, (int fd, int command, int64_t length), (fd, command, length));
+POINT_ALIAS(pread64, pread);
+POINT_ALIAS(__pread64_chk, __pread_chk);
+POINT_ALIAS(pwrite64, pwrite);
+POINT_ALIAS(preadv64, preadv);
+POINT_ALIAS(pwritev64, pwritev);
+POINT_ALIAS(lockf, lockf64);
+POINT_ALIAS(aio_suspend64, aio_suspend);
+#endif
+
+/* Calls that need no hook. */
+#define PLAIN_POINT(type, name, params, args)                                                      \
+    REPLACE(type, name, params, args, refuse(ENOSYS))                                              \
+    {                                                                                              \
+        set_cancellable(begin_point(), 0);                                                         \
+        return real_##name args;                                                                   \
+    }                                                                                              \
+    _Static_assert(1, "")
+
+PLAIN_POINT(int, creat, (const char *path, mode_t mode), (path, mode));
+PLAIN_POINT(int, creat64, (const char *path, mode_t mode), (path, mode));
+PLAIN_POINT(int, msync, (void *at, size_t sz, int flags), (at, sz, flags));
 
 /* ==== Other calls that let handlers run ====================================================== */
 

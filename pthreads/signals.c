@@ -102,7 +102,7 @@ static void call_handler(thread_t *thread, const struct sigaction *action, sigin
     int ct_shields = task->ct_shields;
     int64_t deadline = task->deadline;
     const void *caller = task->caller;
-    task->ct_shields = 0;
+    set_cancellable(thread, 0);
     task->deadline = NO_DEADLINE;
     task->caller = NULL;
     call_with_mask(thread, action, info);
@@ -411,7 +411,9 @@ static int wait_for_signal(thread_t *thread, const sigset_t *set, siginfo_t *inf
         return -1;
     }
     __atomic_store_n(&thread->awaited, bits_of(set), __ATOMIC_SEQ_CST);
+    set_cancellable(thread, 1);
     int number = wait_with(thread, set, info, until, fd);
+    set_cancellable(thread, 0);
     __atomic_store_n(&thread->awaited, 0, __ATOMIC_SEQ_CST);
     KEEP_ERRNO();
     aco_close(fd);

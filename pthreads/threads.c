@@ -469,7 +469,9 @@ static int join(thread_t *thread, void **result, clockid_t clock, const struct t
         return error;
     }
     while (__atomic_load_n(&thread->is_over, __ATOMIC_ACQUIRE) == 0) {
+        set_cancellable(this_thread(), 1);
         error = aco_i_wait_while(&thread->is_over, 0, clock, time);
+        set_cancellable(this_thread(), 0);
         if (error == ETIMEDOUT || error == ECANCELED) {
             give_up_join(thread);
             pthread_testcancel();
@@ -485,11 +487,24 @@ static int join(thread_t *thread, void **result, clockid_t clock, const struct t
     return 0;
 }
 
+/* Joins a thread of the kernel. */
+#define JOIN_OUTSIDE(call)                                                                         \
+    __extension__({                                                                                \
+        pthread_testcancel();                                                                      \
+        set_cancellable(this_thread(), 1);                                                         \
+        int error_of_join = (call);                                                                \
+        set_cancellable(this_thread(), 0);                                                         \
+        if (error_of_join == ECANCELED) {                                                          \
+            pthread_testcancel();                                                                  \
+        }                                                                                          \
+        error_of_join;                                                                             \
+    })
+
 REPLACE_HOOK(int, pthread_join, (pthread_t id, void **result))
 {
     thread_t *thread = aco_i_handle_of(id);
     return thread != NULL ? join(thread, result, CLOCK_MONOTONIC, NULL)
-                          : hook_pthread_join(id, result);
+                          : JOIN_OUTSIDE(hook_pthread_join(id, result));
 }
 
 REPLACE_HOOK(int, pthread_clockjoin_np,
@@ -497,7 +512,7 @@ REPLACE_HOOK(int, pthread_clockjoin_np,
 {
     thread_t *thread = aco_i_handle_of(id);
     int is_right = is_for_waits(clock) && (time == NULL || is_valid(time));
-    return thread == NULL ? hook_pthread_clockjoin_np(id, result, clock, time)
+    return thread == NULL ? JOIN_OUTSIDE(hook_pthread_clockjoin_np(id, result, clock, time))
            : !is_right    ? EINVAL
                           : join(thread, result, clock, time);
 }
@@ -505,7 +520,7 @@ REPLACE_HOOK(int, pthread_clockjoin_np,
 REPLACE_HOOK(int, pthread_timedjoin_np, (pthread_t id, void **result, const struct timespec *time))
 {
     return aco_i_handle_of(id) == NULL
-               ? hook_pthread_timedjoin_np(id, result, time)
+               ? JOIN_OUTSIDE(hook_pthread_timedjoin_np(id, result, time))
                : name_pthread_clockjoin_np(id, result, CLOCK_REALTIME, time);
 }
 

@@ -151,6 +151,9 @@ test_own() {
         both 120 "$TMP/busy"
         ACO_PTHREADS_LOOPS=1 both 120 "$TMP/busy"
         # shellcheck disable=SC2086
+        build points.c $options -Wno-nonnull -Wno-unused-result
+        both 60 "$TMP/points"
+        # shellcheck disable=SC2086
         build threads.c $options
         both 60 "$TMP/threads" 1000
         ACO_PTHREADS_LOOPS=1 both 60 "$TMP/threads" 1000
