@@ -686,6 +686,39 @@ void cancelling_ends_waits()
     });
 }
 
+void yield_lets_others_run_and_can_fail()
+{
+    aco::run([] {
+        std::string order;
+        auto other = spawn([&] {
+            for (int i = 0; i < 3; i++) {
+                order += 'b';
+                aco::yield();
+            }
+        });
+        for (int i = 0; i < 3; i++) {
+            order += 'a';
+            aco::yield();
+        }
+        other.join();
+        CHECK(order == "ababab");
+        CHECK_FAILS(std::errc::timed_out, aco::within(0ms, [] { aco::yield(); }));
+        aco::within(0ms, [] { aco::shielded([] { aco::yield(); }); });
+        auto cancelled = spawn([] { aco::yield(); });
+        cancelled.cancel();
+        CHECK_FAILS(std::errc::operation_canceled, cancelled.join());
+        int ct_turns = 0;
+        auto spins = spawn([&] {
+            for (;;) {
+                ct_turns++;
+                aco::yield();
+            }
+        });
+        aco::sleep_for(1ms); /* timers count while a task yields */
+        CHECK(ct_turns > 0);
+    });
+}
+
 void each_wait_can_end()
 {
     aco::run([] {
@@ -1152,6 +1185,7 @@ int main(int argc, char **argv)
         T(a_task_begins_as_if_it_were_the_first),
         T(a_task_may_wait_while_it_handles_an_exception),
         T(cancelling_ends_waits),
+        T(yield_lets_others_run_and_can_fail),
         T(each_wait_can_end),
         T(deadlines_end_waits),
         T(then_continues),

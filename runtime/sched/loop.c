@@ -391,6 +391,22 @@ void aco_i_yield(void)
     let_others_run(aco_i_loop, aco_i_loop->running);
 }
 
+int aco_i_let_others_run(aco_task_t *task)
+{
+    loop_t *loop = task->loop;
+    int must_end = task->ct_shields == 0 && __atomic_load_n(&task->is_cancelled, __ATOMIC_SEQ_CST);
+    if (must_end || (task->deadline != NO_DEADLINE && task->deadline <= aco_i_clock())) {
+        return 0;
+    }
+    task->ct_hopeless = 0;
+    task->reason = FOR_SLEEP;
+    task->since = loop->now;
+    push_ready(loop, task); /* as if its wait had ended already */
+    suspend(loop, task);
+    go_on(task);
+    return 1;
+}
+
 /* This wait disregards the task's deadline, and that it is cancelled. */
 void aco_i_rest(void)
 {

@@ -170,6 +170,10 @@ HIDDEN void aco_i_tend(loop_t *loop);
 
 /* ---- loop.c ---- */
 
+/* Puts the running task behind those that are ready, and returns 1; or 0 if it is cancelled or
+ * late, so that its waits fail. */
+HIDDEN int aco_i_let_others_run(aco_task_t *task);
+
 /* The entry of each coroutine that runs tasks; its argument is the loop. */
 HIDDEN void aco_i_enter_task(void);
 

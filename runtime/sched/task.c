@@ -254,6 +254,9 @@ int aco_sleep(int64_t ns)
         }
         return 0;
     }
+    if (ns < 1 && aco_i_let_others_run(self)) {
+        return 0;
+    }
     int64_t until = aco_i_after(ns);
     outcome_t outcome;
     do {
