@@ -62,9 +62,88 @@ public:
     }
 };
 
-/* As std::shared_mutex. A reader waits behind waiting writers. */
+using timed_mutex = mutex;
+
+/* As std::recursive_timed_mutex: its owner, a task or thread, may lock it again. */
+class recursive_mutex {
+    mutex mutex_;
+    std::atomic<const void *> owner_{nullptr};
+    std::size_t ct_ = 0; /* the owner's */
+
+    static const void *self() noexcept
+    {
+        static thread_local char thread;
+        const aco_task_t *task = aco_self();
+        return task != nullptr ? static_cast<const void *>(task) : &thread;
+    }
+    bool take(bool is_locked) noexcept
+    {
+        if (is_locked) {
+            owner_.store(self(), std::memory_order_relaxed);
+            ct_ = 1;
+        }
+        return is_locked;
+    }
+    bool lock_again() noexcept
+    {
+        bool is_mine = owner_.load(std::memory_order_relaxed) == self();
+        ct_ += is_mine;
+        return is_mine;
+    }
+
+public:
+    recursive_mutex() = default;
+    recursive_mutex(const recursive_mutex &) = delete;
+    recursive_mutex &operator=(const recursive_mutex &) = delete;
+
+    void lock()
+    {
+        if (!lock_again()) {
+            mutex_.lock();
+            take(true);
+        }
+    }
+    [[nodiscard]] bool try_lock() noexcept
+    {
+        return lock_again() || take(mutex_.try_lock());
+    }
+    template <class R, class P> [[nodiscard]] bool try_lock_for(std::chrono::duration<R, P> d)
+    {
+        return lock_again() || take(mutex_.try_lock_for(d));
+    }
+    template <class C, class D> [[nodiscard]] bool try_lock_until(std::chrono::time_point<C, D> t)
+    {
+        return lock_again() || take(mutex_.try_lock_until(t));
+    }
+    /* Aborts if the caller does not hold it. */
+    void unlock() noexcept
+    {
+        if (owner_.load(std::memory_order_relaxed) != self()) {
+            aco_i_fail("aco::recursive_mutex::unlock", aco_get_co(),
+                       "the caller does not hold it: only its owner may unlock it");
+        }
+        if (--ct_ == 0) {
+            owner_.store(nullptr, std::memory_order_relaxed);
+            mutex_.unlock();
+        }
+    }
+};
+using recursive_timed_mutex = recursive_mutex;
+
+/* As std::shared_timed_mutex. A reader waits behind waiting writers. */
 class shared_mutex {
     aco_rwlock_t rwlock_ = {};
+
+    bool lock_for_ns(std::int64_t ns)
+    {
+        return detail::is_in_time(ns, "aco::shared_mutex::try_lock_for",
+                                  [this] { return aco_rwlock_write_lock(&rwlock_); });
+    }
+    bool lock_shared_for_ns(std::int64_t ns)
+    {
+        return detail::is_in_time(ns, "aco::shared_mutex::try_lock_shared_for",
+                                  [this] { return aco_rwlock_read_lock(&rwlock_); });
+    }
 
 public:
     using native_handle_type = aco_rwlock_t *;
@@ -93,6 +172,24 @@ public:
     {
         return aco_rwlock_try_read_lock(&rwlock_) == 0;
     }
+    template <class R, class P> [[nodiscard]] bool try_lock_for(std::chrono::duration<R, P> d)
+    {
+        return lock_for_ns(detail::ns_of(d));
+    }
+    template <class C, class D> [[nodiscard]] bool try_lock_until(std::chrono::time_point<C, D> t)
+    {
+        return lock_for_ns(detail::ns_until(t));
+    }
+    template <class R, class P>
+    [[nodiscard]] bool try_lock_shared_for(std::chrono::duration<R, P> d)
+    {
+        return lock_shared_for_ns(detail::ns_of(d));
+    }
+    template <class C, class D>
+    [[nodiscard]] bool try_lock_shared_until(std::chrono::time_point<C, D> t)
+    {
+        return lock_shared_for_ns(detail::ns_until(t));
+    }
     void unlock_shared() noexcept
     {
         aco_rwlock_unlock(&rwlock_);
@@ -102,6 +199,8 @@ public:
         return &rwlock_;
     }
 };
+
+using shared_timed_mutex = shared_mutex;
 
 /* As std::condition_variable, but without spurious wake-ups. A wait that throws has locked the
  * mutex again. */
@@ -256,6 +355,97 @@ public:
     {
         count_down(ct);
         wait();
+    }
+};
+
+namespace detail {
+struct no_completion {
+    void operator()() noexcept
+    {
+    }
+};
+} // namespace detail
+
+/* As std::barrier, but a wait may end early: then throws, and the caller has arrived all the same.
+ * `F` must not throw. */
+template <class F = detail::no_completion> class barrier {
+    mutex mutex_;
+    condition_variable passed_;
+    std::uint64_t phase_ = 0;
+    std::ptrdiff_t expected_, left_;
+    F on_completion_;
+
+    /* The lock is held. */
+    void arrive_locked(std::ptrdiff_t ct)
+    {
+        if (ct < 0 || ct > left_) {
+            aco_i_fail("aco::barrier::arrive", aco_get_co(),
+                       "more have arrived than it expects: set their number when you make it");
+        }
+        left_ -= ct;
+        if (left_ == 0) {
+            on_completion_();
+            left_ = expected_;
+            phase_++;
+            passed_.notify_all();
+        }
+    }
+    void wait_locked(std::unique_lock<mutex> &lock, std::uint64_t phase)
+    {
+        passed_.wait(lock, [&] { return phase_ != phase; });
+    }
+    /* Locks whatever the deadline: this is no wait for others to arrive. */
+    std::unique_lock<mutex> lock()
+    {
+        return shielded([this] { return std::unique_lock<mutex>(mutex_); });
+    }
+
+public:
+    class arrival_token {
+        friend barrier;
+        std::uint64_t phase_;
+        explicit arrival_token(std::uint64_t phase) : phase_(phase)
+        {
+        }
+
+    public:
+        arrival_token(arrival_token &&) = default;
+        arrival_token &operator=(arrival_token &&) = default;
+    };
+
+    explicit barrier(std::ptrdiff_t expected, F f = F())
+        : expected_(expected), left_(expected), on_completion_(std::move(f))
+    {
+    }
+    static constexpr std::ptrdiff_t max() noexcept
+    {
+        return PTRDIFF_MAX;
+    }
+    barrier(const barrier &) = delete;
+    barrier &operator=(const barrier &) = delete;
+
+    [[nodiscard]] arrival_token arrive(std::ptrdiff_t ct = 1)
+    {
+        std::unique_lock<mutex> held = lock();
+        arrival_token token(phase_);
+        arrive_locked(ct);
+        return token;
+    }
+    void wait(arrival_token &&token)
+    {
+        std::unique_lock<mutex> held = lock();
+        wait_locked(held, token.phase_);
+    }
+    void arrive_and_wait()
+    {
+        wait(arrive());
+    }
+    /* Arrives, and is expected no more. */
+    void arrive_and_drop()
+    {
+        std::unique_lock<mutex> held = lock();
+        expected_--;
+        arrive_locked(1);
     }
 };
 

@@ -443,6 +443,156 @@ void channel_passes_what_can_only_be_moved()
     });
 }
 
+/* What std::timed_mutex, recursive_timed_mutex and shared_timed_mutex have. */
+template <class M> constexpr bool is_timed()
+{
+    using std::declval;
+    using ms = std::chrono::milliseconds;
+    using point = std::chrono::steady_clock::time_point;
+    static_assert(!std::is_copy_constructible_v<M> && !std::is_move_constructible_v<M> &&
+                  std::is_default_constructible_v<M>);
+    return std::is_same_v<decltype(declval<M>().lock()), void> &&
+           std::is_same_v<decltype(declval<M>().try_lock()), bool> &&
+           std::is_same_v<decltype(declval<M>().try_lock_for(ms())), bool> &&
+           std::is_same_v<decltype(declval<M>().try_lock_until(point())), bool> &&
+           std::is_same_v<decltype(declval<M>().unlock()), void>;
+}
+static_assert(is_timed<std::timed_mutex>() && is_timed<std::shared_timed_mutex>());
+static_assert(is_timed<aco::mutex>() && is_timed<aco::timed_mutex>());
+static_assert(is_timed<aco::recursive_mutex>() && is_timed<aco::recursive_timed_mutex>());
+static_assert(is_timed<aco::shared_mutex>() && is_timed<aco::shared_timed_mutex>());
+
+void a_recursive_mutex_is_locked_again_by_its_owner()
+{
+    aco::run([] {
+        aco::recursive_timed_mutex m;
+        std::unique_lock first(m);
+        m.lock();
+        CHECK(m.try_lock() && m.try_lock_for(0ms));
+        for (int i = 0; i < 3; i++) {
+            auto other = spawn([&] { return m.try_lock() || m.try_lock_for(1ms); });
+            CHECK(!other.join());
+            m.unlock();
+        }
+        auto waits = spawn([&] {
+            std::scoped_lock once(m);
+            std::scoped_lock again(m);
+        });
+        let_others_wait();
+        CHECK(!waits.done());
+        first.unlock();
+        waits.join();
+        CHECK(m.try_lock());
+        check_wait_ends([&] {
+            if (aco::this_task_id() != 0) {
+                spawn([&] { m.lock(); }).join();
+            }
+        });
+        m.unlock();
+        std::thread plain([&] {
+            std::scoped_lock lock(m);
+            m.lock();
+            m.unlock();
+        });
+        plain.join();
+        CHECK(m.try_lock());
+        m.unlock();
+    });
+    auto [said, status] = said_by([] {
+        aco::recursive_mutex m;
+        m.lock();
+        spawn([&] { m.unlock(); }).join();
+    });
+    CHECK(said.find("aco: aco::recursive_mutex::unlock: the caller does not hold it") == 0);
+    CHECK(status != 0);
+}
+
+void a_shared_mutex_waits_for_a_time()
+{
+    aco::run([] {
+        aco::shared_timed_mutex m;
+        auto soon = [] { return std::chrono::steady_clock::now() + 1ms; };
+        auto other = [](auto f) { return spawn(f).join(); };
+        {
+            std::shared_lock reader(m, 1ms);
+            CHECK(reader.owns_lock());
+            CHECK(other([&] { return !m.try_lock_for(1ms) && !m.try_lock_until(soon()); }));
+            CHECK(other([&] { return std::shared_lock(m, soon()).owns_lock(); }));
+        }
+        std::unique_lock writer(m, soon());
+        CHECK(writer.owns_lock());
+        CHECK(other([&] { return !m.try_lock_shared_for(1ms); }));
+        CHECK(other([&] { return !m.try_lock_shared_until(soon()); }));
+    });
+}
+
+static_assert(!std::is_copy_constructible_v<aco::barrier<>> &&
+              std::is_constructible_v<aco::barrier<>, std::ptrdiff_t> &&
+              std::is_move_constructible_v<aco::barrier<>::arrival_token> &&
+              !std::is_copy_constructible_v<aco::barrier<>::arrival_token>);
+
+void a_barrier_lets_all_pass_together()
+{
+    aco::run([] {
+        int ct_phases = 0, ct_passed = 0;
+        aco::barrier phases(3, [&]() noexcept { ct_phases++; });
+        {
+            aco::group g;
+            for (int i = 0; i < 3; i++) {
+                g.spawn([&] {
+                    for (int phase = 1; phase <= 4; phase++) {
+                        phases.arrive_and_wait();
+                        CHECK(ct_phases == phase);
+                        ct_passed++;
+                    }
+                });
+            }
+        }
+        CHECK(ct_passed == 12);
+        auto first = phases.arrive(2);
+        auto waits = spawn([&] { phases.wait(std::move(first)); });
+        let_others_wait();
+        CHECK(!waits.done() && ct_phases == 4);
+        phases.arrive_and_drop();
+        waits.join();
+        CHECK(ct_phases == 5);
+        phases.wait(phases.arrive(2)); /* two are left */
+        CHECK(ct_phases == 6);
+        auto late = phases.arrive();
+        CHECK_FAILS(std::errc::timed_out, aco::within(1ms, [&] { phases.wait(std::move(late)); }));
+        (void)phases.arrive();
+        CHECK(ct_phases == 7);
+    });
+    CHECK(said_by([] { (void)aco::barrier<>(1).arrive(2); }).first.find("aco: aco::barrier") == 0);
+}
+
+void a_barrier_joins_threads()
+{
+    std::atomic<int> ct = 0;
+    aco::barrier<> all(3);
+    auto pass = [&] {
+        for (int i = 1; i <= 200; i++) {
+            ct++;
+            all.arrive_and_wait();
+            CHECK(ct == 3 * i);
+            all.arrive_and_wait();
+        }
+    };
+    std::thread plain(pass);
+    aco::run_options options = {};
+    options.ct_threads = 2;
+    aco::run(
+        [&] {
+            aco::task_options there = {};
+            there.thread = ACO_THREAD(1);
+            auto other = spawn(there, pass);
+            pass();
+            other.join();
+        },
+        options);
+    plain.join();
+}
+
 void channel_waits_for_a_time()
 {
     aco::run([] {
@@ -582,6 +732,10 @@ int main(int argc, char **argv)
         T(channel_frees_what_its_values_took),
         T(channel_moves_values_and_gives_back_what_it_could_not_send),
         T(channel_passes_what_can_only_be_moved),
+        T(a_recursive_mutex_is_locked_again_by_its_owner),
+        T(a_shared_mutex_waits_for_a_time),
+        T(a_barrier_lets_all_pass_together),
+        T(a_barrier_joins_threads),
         T(channel_waits_for_a_time),
         T(select_does_one_case),
         T(select_waits),
