@@ -6,27 +6,18 @@
 # GLib; servers: those of the distribution, with load; python: CPython's own tests.
 #
 # parts: own languages servers python
-# seconds: 10 40 15 40
+# seconds: 10 40 25 40
 # user: own
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
 
-[[ -f "$OUTPUT/libaco_pthreads.so" ]] || skip "there is no libaco_pthreads.so"
+# shellcheck source=pthreads/tests/tasks.sh
+. pthreads/tests/tasks.sh
 [[ ${1:-own} == own || $1 == languages || " $OPTIONS " != *" no-servers "* ]] ||
     skip "servers are left out (-o no-servers)"
 
 read -ra COMPILER <<<"$CC"
 readonly FOLDER=pthreads/tests
-RUN=(env "LD_PRELOAD=$PWD/$OUTPUT/libaco_pthreads.so" timeout -k 5)
-
-# both SECONDS COMMAND...: the command succeeds with threads of the kernel and with tasks, and says
-# the same.
-both() {
-    must "with threads of the kernel: ${*:2}" timeout -k 5 "$@"
-    mv "$TMP/said" "$TMP/expected"
-    must "with tasks: ${*:2}" "${RUN[@]}" "$@"
-    diff "$TMP/expected" "$TMP/said" || fail "${*:2}: says something else with tasks"
-}
 
 # ---- Own programs ------------------------------------------------------------------------------
 
@@ -231,20 +222,14 @@ test_languages() {
 
 # start PORT COMMAND...: a server in the background, until it answers.
 start() {
-    "${@:2}" >"$TMP/server.said" 2>&1 &
+    "${@:2}" >"$TMP/$1.said" 2>&1 &
     SERVERS+=($!)
     disown
     for _ in {1..100}; do
         ! (: <>"/dev/tcp/127.0.0.1/$1") 2>/dev/null || return 0
         sleep 0.05
     done
-    fail "$2 does not listen: $(<"$TMP/server.said")"
-}
-
-# are_few PROCESS: it has few threads of the kernel.
-are_few() {
-    local threads=("/proc/$1/task"/*)
-    ((${#threads[@]} <= 8)) || fail "$(<"/proc/$1/comm") has ${#threads[@]} threads of the kernel"
+    fail "$2 does not listen: $(<"$TMP/$1.said")"
 }
 
 # fetch CT CURL_OPTION... URL: so many requests at a time get the file.
@@ -269,10 +254,47 @@ free_port() {
     echo "$port"
 }
 
+build_web_servers() {
+    local header options
+    need pkg-config:pkg-config
+    for header in microhttpd.h:libmicrohttpd-dev httplib.h:libcpp-httplib-dev; do
+        echo "#include <${header%:*}>" | "${CXX:-g++}" -fsyntax-only -x c++ - 2>/dev/null ||
+            lack "no ${header%:*}: apt-get install ${header#*:}"
+    done
+    build web.c -Wl,--no-as-needed -lmicrohttpd
+    read -ra options < <(pkg-config --cflags --libs cpp-httplib)
+    must "httplib.cc does not build" "${CXX:-g++}" -std=c++17 -g "${WARNINGS[@]}" \
+        "$FOLDER/httplib.cc" -o "$TMP/httplib" -pthread "${options[@]}"
+}
+
+# 500 requests by way of stunnel, which the server answers when all of them are there.
+meet_by_tls() {
+    local i jobs=()
+    for i in 1 2; do # a curl has 300 connections at most
+        curl -sSkZ --parallel-immediate --parallel-max 250 --max-time 60 -o "$TMP/met.$i.#1" \
+            "https://127.0.0.1:$1/together/500?[1-250]" >"$TMP/curl.$i" 2>&1 &
+        jobs+=($!)
+    done
+    wait "${jobs[@]}" || true
+    [[ $(cat "$TMP/met".* | grep -cx met) == 500 ]] || fail "500 by TLS: $(cat "$TMP/curl."[12])"
+    are_few "$(pgrep -P "${SERVERS[-1]}")"
+    are_few "$(pgrep -P "$WEB")"
+}
+
+# The server has counted what it was asked for, and ends.
+end_web() {
+    kill "$WEB"
+    for _ in {1..200}; do
+        ! kill -0 "$WEB" 2>/dev/null || sleep 0.05
+    done
+    [[ $(<"$TMP/$1.said") == "550 requests" ]] || fail "web: $(<"$TMP/$1.said")"
+}
+
 test_servers() {
-    local port proxy origin
+    local port proxy origin web many
     need tinyproxy:tinyproxy-bin microsocks:microsocks stunnel4:stunnel4 siege:siege curl:curl \
         openssl:openssl
+    build_web_servers
     SERVERS=()
     trap 'kill -KILL -- "${SERVERS[@]/#/-}" 2>/dev/null; rm -rf "$TMP"' EXIT # groups of timeout
     head -c 300000 /dev/urandom >"$TMP/file"
@@ -293,15 +315,25 @@ test_servers() {
     fetch 50 --socks5 "127.0.0.1:$port" "http://127.0.0.1:$origin/file"
     are_few "$(pgrep -P "${SERVERS[-1]}")"
 
+    both 60 "$TMP/httplib"
+    web=$(free_port)
+    start "$web" "${RUN[@]}" 100 "$TMP/web" "$web" "$TMP/file"
+    fetch 50 "http://127.0.0.1:$web/file"
+    are_few "$(pgrep -P "${SERVERS[-1]}")"
+    WEB=${SERVERS[-1]}
+
     port=$(free_port)
     openssl req -x509 -newkey rsa:2048 -nodes -days 30 -subj /CN=localhost -keyout "$TMP/key.pem" \
         -out "$TMP/cert.pem" 2>/dev/null
-    printf '%s\n' "foreground = yes" "pid =" "debug = 3" "[tls]" "accept = 127.0.0.1:$port" \
-        "connect = 127.0.0.1:$origin" "cert = $TMP/cert.pem" "key = $TMP/key.pem" \
-        >"$TMP/stunnel.conf"
+    many=$(free_port)
+    printf '%s\n' "foreground = yes" "pid =" "debug = 3" "cert = $TMP/cert.pem" \
+        "key = $TMP/key.pem" "[tls]" "accept = 127.0.0.1:$port" "connect = 127.0.0.1:$origin" \
+        "[many]" "accept = 127.0.0.1:$many" "connect = 127.0.0.1:$web" >"$TMP/stunnel.conf"
     start "$port" "${RUN[@]}" 100 stunnel4 "$TMP/stunnel.conf"
     fetch 50 -k "https://127.0.0.1:$port/file"
     are_few "$(pgrep -P "${SERVERS[-1]}")"
+    meet_by_tls "$many"
+    end_web "$web"
 
     must "siege fails" env HOME="$TMP" "${RUN[@]}" 60 siege -b -c 50 -r 10 -j \
         "http://127.0.0.1:$origin/file"

@@ -34,8 +34,8 @@ find_port() {
     echo "$port"
 }
 
-# start_server NAME: PORT is then the server's port, PID its process, and KILL the command that
-# kills it and its children.
+# start_server NAME OPTION...: with more options for its command. PORT is then the server's port,
+# PID its process, and KILL the command that kills it and its children.
 start_server() {
     local name=$1
     STOP=TERM
@@ -46,7 +46,8 @@ start_server() {
     for _ in {1..20}; do
         PORT=$(find_port) TLS_PORT=$(find_port)
         "command_$name"
-        env -C "$DATA" HOME="$DATA" "${AS_USER[@]}" "${COMMAND[@]}" >"$DATA/$name.said" 2>&1 &
+        env -C "$DATA" HOME="$DATA" "${AS_USER[@]}" "${COMMAND[@]}" \
+            "${@:2}" >"$DATA/$name.said" 2>&1 &
         SERVER=$!
         KILL="kill -9 $SERVER"
         while kill -0 "$SERVER" 2>/dev/null; do
