@@ -369,9 +369,8 @@ static ssize_t receive_whole(call_t *call, ssize_t result, size_t sz, try_t try)
 {
     KEEP_ERRNO();
     size_t least = least_of(call, result, sz);
-    return least == 0                      ? result
-           : (call->flags & MSG_PEEK) != 0 ? peek_whole(call, result, least, try)
-                                           : receive_rest(call, result, least, try);
+    return (call->flags & MSG_PEEK) != 0 ? peek_whole(call, result, least, try)
+                                         : receive_rest(call, result, least, try);
 }
 
 /* Whether a call may wait for more on a local socket. The kernel ends it where descriptors have
