@@ -8,7 +8,10 @@
 #define _GNU_SOURCE
 #include "internal.h"
 
+#include <fcntl.h>
 #include <poll.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/signalfd.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -483,6 +486,20 @@ static int waits_for(thread_t *thread, void *bits)
     return 0;
 }
 
+/* What the program's first thread blocks, which else gets the signals: all, if that is unknown. */
+static uint64_t blocked_by_first(void)
+{
+    char text[4096];
+    int fd = (int)aco_i_syscall(SYS_openat, AT_FDCWD, "/proc/self/status", O_RDONLY | O_CLOEXEC);
+    ssize_t sz = fd < 0 ? -1 : aco_i_libc.read(fd, text, sizeof(text) - 1);
+    if (fd >= 0) {
+        aco_i_libc.close(fd);
+    }
+    text[sz < 0 ? 0 : sz] = '\0';
+    const char *line = strstr(text, "\nSigBlk:");
+    return line == NULL ? UINT64_MAX : strtoull(line + sizeof("SigBlk:"), NULL, 16);
+}
+
 void *aco_i_find_receivers(void *unused)
 {
     sigset_t set;
@@ -493,6 +510,7 @@ void *aco_i_find_receivers(void *unused)
         sigset_t pending;
         uint64_t bits = real_sigpending(&pending) == 0 ? bits_of(&pending) & ~FAULTS : 0;
         aco_i_for_each_handle(waits_for, &bits);
+        bits &= bits == 0 ? 0 : blocked_by_first();
         if (bits != 0) {
             aco_i_for_each_handle(ask, &bits);
         }
