@@ -9,7 +9,7 @@
  *   variables.c   thread-local variables
  *   attributes.c  names, stacks, scheduling
  *   points.c      cancelling, and the functions that it ends
- *   signals.c     masks and signals
+ *   signals.c     masks and signals; processes.c: those of child processes
  *   numbers.c     calls that name threads by numbers
  *   preempt.c     lets others run where a thread keeps its loop
  *   barriers.c    barriers; system_calls.c: syscall()

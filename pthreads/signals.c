@@ -38,11 +38,21 @@ static void set_bits(sigset_t *set, uint64_t bits)
     memcpy(set, &bits, sizeof(bits));
 }
 
+void aco_i_take_signals(const thread_t *thread)
+{
+    sigset_t set;
+    set_bits(&set, thread->blocked);
+    real_pthread_sigmask(SIG_SETMASK, &set, NULL);
+}
+
 /* Before signals are looked for: their sender looks at the mask after it has sent one. */
 static void set_blocked(thread_t *thread, uint64_t bits)
 {
     __atomic_store_n(&thread->blocked, bits & ~(BIT_OF(SIGKILL) | BIT_OF(SIGSTOP)),
                      __ATOMIC_SEQ_CST);
+    if (aco_i_loop == NULL) { /* a child's only thread, which no loop runs */
+        aco_i_take_signals(thread);
+    }
 }
 
 void aco_i_begin_signals(thread_t *thread, const thread_t *creator)
@@ -53,13 +63,6 @@ void aco_i_begin_signals(thread_t *thread, const thread_t *creator)
         real_pthread_sigmask(SIG_BLOCK, NULL, &set);
     }
     thread->blocked = creator != NULL ? creator->blocked : bits_of(&set);
-}
-
-void aco_i_take_signals(const thread_t *thread)
-{
-    sigset_t set;
-    set_bits(&set, thread->blocked);
-    real_pthread_sigmask(SIG_SETMASK, &set, NULL);
 }
 
 /* ==== Handlers =============================================================================== */

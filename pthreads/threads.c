@@ -118,6 +118,9 @@ static void begin_child(void)
     memset(&keeper, 0, sizeof(keeper));
     aco_i_begin_child_of_handles();
     aco_i_begin_child_of_variables();
+    if (this_thread() != NULL) {
+        aco_i_take_signals(this_thread());
+    }
 }
 
 /* The loops leave signals to the program's threads, but for those of their own faults. */

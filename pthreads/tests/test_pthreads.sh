@@ -128,6 +128,9 @@ test_own() {
         both 60 "$TMP/process"
         ACO_PTHREADS_LOOPS=1 both 60 "$TMP/process"
         # shellcheck disable=SC2086
+        build children.c $options
+        both 60 "$TMP/children"
+        # shellcheck disable=SC2086
         build numbers.c $options
         both 60 "$TMP/numbers"
         # shellcheck disable=SC2086
