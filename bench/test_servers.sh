@@ -61,7 +61,7 @@ for row in 'threads_1000,apart 100 1000,threads,' 'threads_1000,apart 100 1000,a
     'sleepers_100000,sleepers 100,aco-run,' 'start,start 10,aco-run,'; do
     grep -q "^$row.*,ok," "$CHECKED/some-machine.csv" || fail "some-machine.csv has no row $row"
 done
-grep -q '^| aco-run | [0-9.]* | [0-9.]* | [0-9.]* | [0-9.,]* | [0-9.,]* | ' "$CHECKED/tables.md" ||
+grep -q '^| aco-run | [0-9.*]* | [0-9.*]* | [0-9.*]* | [0-9.,]* | [0-9.,]* | ' "$CHECKED/tables.md" ||
     fail "tables.md does not have what was measured of threads"
 
 check_group runtime
@@ -72,7 +72,7 @@ for row in 'echo_1000,apart 100 1000,epoll,' 'echo_two,two 100 1000,aco pool,' \
 done
 grep -q '^idle,idle 1,aco pool,stackful,wakes,ok,0$' "$CHECKED/some-machine.csv" ||
     fail "an idle loop wakes up"
-grep -q '^| aco pool, shared control words | [0-9.]* | ' "$CHECKED/tables.md" ||
+grep -q '^| aco pool, shared control words | [0-9.*]* | ' "$CHECKED/tables.md" ||
     fail "tables.md does not have what was measured"
 for chart in connections turns sleepers; do
     [[ -s $CHECKED/scale_$chart.svg ]] || fail "there is no chart of $chart"

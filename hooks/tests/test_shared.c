@@ -368,6 +368,7 @@ static void children_are_alone(void **state)
 /* ==== Ends of threads ======================================================================== */
 
 static volatile int ct_read, ct_runs, ct_cleanups;
+static int is_asked_to_end; /* atomic */
 
 static void *reads_three(void *arg)
 {
@@ -376,7 +377,9 @@ static void *reads_three(void *arg)
     CHECK(pipe(fds) == 0);
     while (__atomic_add_fetch(&ct_read, 1, __ATOMIC_SEQ_CST) < 3) {
         CHECK(write(fds[1], "x", 1) == 1 && read(fds[0], &byte, 1) == 1);
-        aco_sleep(2 * MS);
+        while (!__atomic_load_n(&is_asked_to_end, __ATOMIC_ACQUIRE)) {
+            aco_sleep(MS);
+        }
     }
     CHECK(close(fds[0]) == 0 && close(fds[1]) == 0);
     return arg;
@@ -409,6 +412,7 @@ static void a_cancelled_thread_ends_behind_its_tasks(void **state)
         usleep(100);
     }
     assert_int_equal(pthread_cancel(thread), 0);
+    __atomic_store_n(&is_asked_to_end, 1, __ATOMIC_RELEASE);
     assert_int_equal(pthread_join(thread, &result), 0);
     assert_ptr_equal(result, PTHREAD_CANCELED);
     assert_int_equal(ct_read, 3);

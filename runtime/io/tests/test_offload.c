@@ -84,7 +84,7 @@ static unsigned ct_reads; /* without a helper, since is_cold was set */
 static int is_cold;       /* 1: some of a file is not in the page cache */
 
 static int is_ring_refused, is_ring_slow;
-static unsigned ct_ring_calls;
+static unsigned ct_ring_calls; /* atomic */
 
 #ifndef SYS_io_uring_enter
 #define SYS_io_uring_setup (-1)
@@ -109,7 +109,8 @@ static void *enter_ring(void *arg)
 /* Another thread makes the call, later. */
 static long enter_ring_later(const long *args)
 {
-    slow_call_t *call = &slow_calls[ct_ring_calls++ % ARRAY_SZ(slow_calls)];
+    unsigned ct = __atomic_fetch_add(&ct_ring_calls, 1, __ATOMIC_RELAXED);
+    slow_call_t *call = &slow_calls[ct % ARRAY_SZ(slow_calls)];
     memcpy(call->args, args, sizeof(call->args));
     CHECK(__real_pthread_create(&call->thread, NULL, enter_ring, call) == 0);
     return 1;
@@ -131,7 +132,9 @@ long __wrap_syscall(long number, ...)
     if (number == SYS_io_uring_enter && is_ring_slow) {
         return enter_ring_later(a);
     }
-    ct_ring_calls += number == SYS_io_uring_enter;
+    if (number == SYS_io_uring_enter) {
+        __atomic_fetch_add(&ct_ring_calls, 1, __ATOMIC_RELAXED);
+    }
     CHECK(number != SYS_preadv2 || a[5] == RWF_NOWAIT);
     if (number != SYS_preadv2 || !is_cold || ct_reads++ % 4 == 0) {
         return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
