@@ -17,8 +17,8 @@
  * Rules
  *   - A wait that fails throws std::system_error: ETIMEDOUT after a deadline, ECANCELED in a task
  *     that was cancelled, EPIPE for a closed channel. Nothing has happened then.
- *   - An exception leaves a task only by join(); that of a detached task ends the program. A task is
- *     never unwound by force.
+ *   - An exception leaves a task only by join(); that of a detached task ends the program. A task
+ *     is never unwound by force.
  *   - A task that is dropped is cancelled and joined; detach() lets it go on alone.
  *   - A task may wait while it handles an exception, or while one unwinds it.
  *   - With -fno-exceptions, a wait that fails ends the process: use the calls of aco_runtime.h for

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Child processes begin with the signals blocked that their thread blocks, of which the kernel knows
- * nothing: the thread of the loop blocks all.
+ * Child processes begin with the signals blocked that their thread blocks, of which the kernel
+ * knows nothing: the thread of the loop blocks all.
  */
 #define _GNU_SOURCE
 #include "internal.h"
@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* Evaluates a call while the kernel has the mask of the running thread. A child after vfork() shares
- * the memory of its parent, but not that mask. */
+/* Evaluates a call while the kernel has the mask of the running thread. A child after vfork()
+ * shares the memory of its parent, but not that mask. */
 #define WITH_MASK(call)                                                                            \
     __extension__({                                                                                \
         const thread_t *thread_of_call = this_thread();                                            \

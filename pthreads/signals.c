@@ -269,8 +269,8 @@ REPLACE(int, pthread_sigqueue, (pthread_t id, int number, union sigval value), (
     return send_signal(thread, number);
 }
 
-/* A signal to the process that the first thread blocks comes before kill() returns, if the caller is
- * the only thread for it. */
+/* A signal to the process that the first thread blocks comes before kill() returns, if the caller
+ * is the only thread for it. */
 REPLACE(int, kill, (pid_t process, int number), (process, number),
         (int)aco_i_syscall(SYS_kill, process, number))
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * aco::promise<T> and aco::future<T>: a value that comes from anywhere, once; aco::shared_task<T>: a
- * task that several join. Relies on task.hpp. With C++20, await.hpp lets stackless coroutines
+ * aco::promise<T> and aco::future<T>: a value that comes from anywhere, once; aco::shared_task<T>:
+ * a task that several join. Relies on task.hpp. With C++20, await.hpp lets stackless coroutines
  * return futures, and wait for them.
  *
  *     aco::promise<int> answer;
@@ -155,8 +155,8 @@ template <class T> struct promised_state : future_state<T> {
 template <class T> class promise;
 
 /*
- * A value that comes once: from an aco::promise, or from a stackless coroutine, whose return type it
- * is. One task waits for it by get(), or one stackless coroutine by co_await.
+ * A value that comes once: from an aco::promise, or from a stackless coroutine, whose return type
+ * it is. One task waits for it by get(), or one stackless coroutine by co_await.
  */
 template <class T> class [[nodiscard]] future {
     using state = detail::future_state<T>;
@@ -268,9 +268,9 @@ private:
 };
 
 /*
- * As std::promise: sets the value or exception of its future, once, from any task or thread. Setting
- * it again, and a second future, throw EALREADY. If it is destroyed before it was set, the future
- * throws EPIPE.
+ * As std::promise: sets the value or exception of its future, once, from any task or thread.
+ * Setting it again, and a second future, throw EALREADY. If it is destroyed before it was set, the
+ * future throws EPIPE.
  */
 template <class T> class promise {
     using state = detail::promised_state<T>;

@@ -461,8 +461,8 @@ public:
     }
 };
 
-/* Whether the deadline of a block within a call has passed, for a wait that failed with `error`, and
- * not one from outside. */
+/* Whether the deadline of a block within a call has passed, for a wait that failed with `error`,
+ * and not one from outside. */
 inline bool is_own_deadline(int error)
 {
     return error == ETIMEDOUT && aco_deadline() > aco_now();

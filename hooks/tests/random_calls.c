@@ -9,8 +9,8 @@
  *
  * Both must return the same, set errno to the same, move the same bytes and leave the descriptor in
  * the same state. Where a call blocks, a partner writes, reads or closes at the other end each time
- * the caller has begun to wait; its turns are compared, too. In the task, signals come all the time,
- * whose handler opens and closes descriptors.
+ * the caller has begun to wait; its turns are compared, too. In the task, signals come all the
+ * time, whose handler opens and closes descriptors.
  */
 #include "random_opens.h"
 

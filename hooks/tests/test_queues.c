@@ -86,7 +86,8 @@ static int ask_both(void *(*fn)(void *))
     return -1;
 }
 
-/* On a busy machine, what is beside the caller may come first: then a difference does not repeat. */
+/* On a busy machine, what is beside the caller may come first: then a difference does not
+ * repeat. */
 static void compare(void *(*fn)(void *))
 {
     int i = 0;

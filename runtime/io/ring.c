@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Makes system calls by io_uring. A request for a socket is withdrawn if it would wait: no other way
- * tries accept4() and connect() on a blocking socket without O_NONBLOCK, which belongs to all who
- * share the socket. For a read of a file, the task waits. A loop has a ring of its own from its
+ * Makes system calls by io_uring. A request for a socket is withdrawn if it would wait: no other
+ * way tries accept4() and connect() on a blocking socket without O_NONBLOCK, which belongs to all
+ * who share the socket. For a read of a file, the task waits. A loop has a ring of its own from its
  * first request on, which only its thread uses.
  */
 #include "io/io.h"

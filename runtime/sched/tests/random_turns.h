@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The budget of a turn, for random_tasks.c. The last of CALLS_A_TURN calls that need not wait begins
- * by letting all ready tasks run once, and no other call does. In a turn of over 1 ms, an earlier
- * one does, so that tasks whose time has come are not much too late.
+ * The budget of a turn, for random_tasks.c. The last of CALLS_A_TURN calls that need not wait
+ * begins by letting all ready tasks run once, and no other call does. In a turn of over 1 ms, an
+ * earlier one does, so that tasks whose time has come are not much too late.
  */
 #ifndef ACO_TESTS_RANDOM_TURNS_H
 #define ACO_TESTS_RANDOM_TURNS_H
