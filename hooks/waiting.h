@@ -19,7 +19,7 @@
 
 #include <time.h>
 
-/* What a signal for the thread that waits does, after its handler has returned. */
+/* The effect of a signal on the thread that waits, after its handler has returned. */
 typedef enum {
     SIGNALS_PASS,    /* the wait goes on */
     SIGNALS_RESTART, /* the same with SA_RESTART, else the wait fails with EINTR */

@@ -187,7 +187,7 @@ static inline int has_signals(const thread_t *thread)
            __atomic_load_n(&thread->must_look, __ATOMIC_RELAXED) != 0;
 }
 
-/* What the runtime calls when a wait was interrupted. */
+/* Called by the runtime when a wait was interrupted. */
 HIDDEN aco_i_interrupt_t aco_i_handle_interrupt(aco_task_t *task);
 
 /* Finds threads for signals of the process that its first thread blocks, as a task. */

@@ -489,7 +489,7 @@ static int waits_for(thread_t *thread, void *bits)
     return 0;
 }
 
-/* What the program's first thread blocks, which else gets the signals: all, if that is unknown. */
+/* The signals that the program's first thread blocks, or all; it gets others itself. */
 static uint64_t blocked_by_first(void)
 {
     char text[4096];

@@ -54,8 +54,8 @@ public:
             current_ = nullptr;
         }
     }
-    /* What await_suspend() of `from` returns to pass control to `to`, which goes on directly where
-     * something else has resumed `from`. */
+    /* The value by which await_suspend() of `from` passes control to `to`, which goes on directly
+     * where something else has resumed `from`. */
     static std::coroutine_handle<> pass(std::coroutine_handle<> from, std::coroutine_handle<> to)
     {
         driver *mine = current_;
@@ -323,7 +323,7 @@ template <class T, class F, class N> class call_awaiter : stackless_wait {
         self->result_.set_to(self->f_);
         bool is_cut = self->end() != 0;
         std::coroutine_handle<> h = std::exchange(self->handle_, nullptr);
-        /* What goes on may be more than what was cancelled: not in this task. */
+        /* More may go on than was cancelled: not in this task. */
         if (!is_cut || aco_go(resume_stackless, h.address()) != 0) {
             driver::resume(h);
         }
@@ -456,7 +456,7 @@ template <class F> auto call(F f)
 
 namespace detail {
 
-/* Who waits is a stackless coroutine, which a coroutine that ends resumes itself. */
+/* The waiter is a stackless coroutine, which a coroutine that ends resumes itself. */
 struct coroutine_waiter : future_waiter {
     std::coroutine_handle<> handle;
     resumer by; /* resumes it where any thread may end the future */

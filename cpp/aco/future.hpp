@@ -87,8 +87,8 @@ public:
         return 0;
     }
 
-    /* What has two owners ends by these: drop() returns whether the caller must destroy it, end()
-     * who is to be woken. */
+    /* An object of two owners ends by these: drop() returns whether the caller must destroy it,
+     * end() who is to be woken. */
     bool drop() noexcept
     {
         return waiter_.exchange(&dropped_, std::memory_order_acq_rel) == &ended_;
@@ -111,7 +111,7 @@ public:
 };
 
 template <class T> struct future_state : future_core {
-    /* What ends a future does for it. All but `release` are nullptr for a promise. */
+    /* The end of a future, by whatever brings it. All but `release` are nullptr for a promise. */
     struct operations {
         void (*release)(future_state *) noexcept;
         void (*begin)(future_state *); /* unless it has begun */

@@ -92,7 +92,7 @@ void a_wait_outside_of_tasks_throws()
     aco::run([&] { CHECK_FAILS(std::errc::operation_not_permitted, failed.get()); });
 }
 
-/* What co_await waits with lives to the end of the expression, and the task that resumed the
+/* The awaiter of co_await lives to the end of the expression, and the task that resumed the
  * coroutine does not. */
 future<void> waits_twice_and_spawns(bool &has_run)
 {

@@ -443,7 +443,7 @@ void channel_passes_what_can_only_be_moved()
     });
 }
 
-/* What std::timed_mutex, recursive_timed_mutex and shared_timed_mutex have. */
+/* The members of std::timed_mutex, recursive_timed_mutex and shared_timed_mutex. */
 template <class M> constexpr bool is_timed()
 {
     using std::declval;

@@ -97,7 +97,7 @@ static void holders_go_on(void)
     CHECK(sum == 20L * CT_THREADS * 100000);
 }
 
-/* ==== What a thread has ====================================================================== */
+/* ==== A thread's things ====================================================================== */
 
 static __thread uint64_t own;
 

@@ -517,7 +517,7 @@ static void interrupt(const call_t *call, const char *flags)
            result >= 0 ? "is done" : strerror(error));
 }
 
-/* ==== What they wait for ===================================================================== */
+/* ==== Their waits ============================================================================ */
 
 static void open_all(void)
 {

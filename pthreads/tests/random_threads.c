@@ -44,7 +44,7 @@ static uint32_t below(random_t *random, uint32_t end)
     return next(random) % end;
 }
 
-/* ==== What the threads share ================================================================= */
+/* ==== Shared by the threads ================================================================= */
 
 typedef struct {
     pthread_mutex_t mutex;
@@ -79,7 +79,7 @@ static __thread long own = 17;
 static __thread sem_t *handled;
 static __thread volatile sig_atomic_t ct_handled;
 
-/* What a thread has done. */
+/* Things that a thread has done. */
 typedef struct {
     random_t random;
     long ct_steps;

@@ -86,7 +86,7 @@ HIDDEN size_t aco_i_ct_idle_helpers(const runtime_t *runtime);
 HIDDEN int aco_i_ring_accept(int fd, struct sockaddr *addr, socklen_t *addr_sz, int flags);
 HIDDEN int aco_i_ring_connect(int fd, const struct sockaddr *addr, socklen_t addr_sz);
 
-/* What a task waits for, on the heap. */
+/* A result that a task waits for, on the heap. */
 typedef struct {
     aco_task_t *task;
     int result; /* or -errno */

@@ -17,7 +17,7 @@
 
 /* ==== Calls that need not wait =============================================================== */
 
-/* What they use; no other task does. */
+/* Things that they use, and no other task. */
 typedef struct {
     aco_mutex_t mutex;
     aco_rwlock_t rwlock;
