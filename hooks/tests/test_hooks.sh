@@ -228,7 +228,7 @@ check_sanitized() {
 
 # All but tests that make system calls which memcheck does not know, or with bad memory, or that use
 # up the descriptors, some of which it has for itself. libc does not free its own: that has faults.
-readonly WITHOUT_MEMCHECK='/test_(answers|futex|hooks|processes|queues)\.c$'
+readonly WITHOUT_MEMCHECK='/(test_(answers|calls|futex|hooks|processes|queues)|random_calls)\.c$'
 
 check_memcheck() {
     have valgrind || lack "no valgrind: apt-get install valgrind"
