@@ -553,13 +553,13 @@ void a_future_begins_when_it_is_waited_for()
     });
 }
 
-future<long> sum_up_to(long n)
+future<long> count_up_to(long n)
 {
     if (n == 0) {
         co_await aco::co::sleep_for(1ms);
         co_return 0;
     }
-    co_return n + co_await sum_up_to(n - 1);
+    co_return 1 + co_await count_up_to(n - 1);
 }
 
 void nested_futures_need_no_stack()
@@ -568,9 +568,9 @@ void nested_futures_need_no_stack()
         constexpr long depth = 100000;
         aco::task_options small = {};
         small.stack_sz = 32 << 10;
-        long sum = spawn(small, [] { return sum_up_to(depth).get(); }).join();
-        CHECK(sum == depth * (depth + 1) / 2);
-        auto cancelled = started(sum_up_to(depth));
+        long sum = spawn(small, [] { return count_up_to(depth).get(); }).join();
+        CHECK(sum == depth);
+        auto cancelled = started(count_up_to(depth));
         cancelled.cancel();
         CHECK_FAILS(std::errc::operation_canceled, cancelled.get());
     });

@@ -157,6 +157,7 @@ LACKS(aco_stack_pool_stats)
 LACKS(aco_stack_pool_trim)
 LACKS(aco_stack_pool_destroy_co)
 LACKS(aco_stack_pool_try_create_co)
+LACKS(aco_stack_pool_try_new)
 
 /* ==== The kernel ============================================================================= */
 
