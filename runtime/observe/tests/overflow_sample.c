@@ -17,6 +17,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* Sizes of up to 8 MiB are from pools. */
+#ifndef OWN_STACK_SZ
+#define OWN_STACK_SZ 100000
+#endif
+
 #define NOINLINE __attribute__((noinline))
 #define FRAME_SZ 1000
 #define LARGE_FRAME_SZ 40000 /* bytes: less than a guard */
@@ -207,7 +212,7 @@ static void *first(void *arg)
 {
     aco_task_options_t options = {.name = is("named") ? "diver" : NULL};
     if (is("own") || is("former")) {
-        options.stack_sz = 100000;
+        options.stack_sz = OWN_STACK_SZ;
     } else if (is("shared")) {
         options.shares_stack = 1;
     } else if (is("thread")) {

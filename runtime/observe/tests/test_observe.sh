@@ -215,10 +215,10 @@ check_sanitized_overflows() {
 # Emulators don't support the guards of pools.
 overflows_foreign() {
     local words task='^aco: task 2 "deep" overflowed' own
-    own="$task its stack of 100000 bytes: set a larger \\.stack_sz\\n$DIGS$MORE"
+    own="$task its stack of 10000000 bytes: set a larger \\.stack_sz\\n$DIGS$MORE"
     read -ra words <<<"$2"
     COMMAND=$PROCESSOR
-    build overflow_sample "$1" "${words[@]}" -O2
+    build overflow_sample "$1" "${words[@]}" -O2 -DOWN_STACK_SZ=10000000
     overflows 139 own "$own"
     overflows 7 former "${own}handler of the program\\n"
     overflows 139 shared "$task the share stack of its thread, of 256 KiB: .*\\n$DIGS$MORE"
