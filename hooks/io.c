@@ -241,7 +241,7 @@ HOOK(ssize_t, sendfile, (int fd, int in, int32_t *offset, size_t sz), (fd, in, o
         return real_sendfile(fd, in, offset, sz);
     }
     int64_t large = offset != NULL ? *offset : 0;
-    ssize_t result = ANSWERED(aco_sendfile(fd, in, offset != NULL ? &large : NULL, sz));
+    ssize_t result = WAITING(aco_sendfile(fd, in, offset != NULL ? &large : NULL, sz));
     if (offset != NULL) {
         *offset = (int32_t)large;
     }
