@@ -282,11 +282,11 @@ static void threads_are_joined_by_tasks(void **state)
 {
     (void)state;
     run_tasks(joins_while_others_run, NULL);
-    run_tasks(joins_in_vain, NULL);
-#ifndef __SANITIZE_THREAD__ /* TSan does not know that a join may be cancelled */
+#ifndef __SANITIZE_THREAD__ /* TSan does not know that a join may be cancelled, or fail */
     run_tasks(joins, NULL);
+    run_tasks(joins_in_vain, NULL);
 #else
-    (void)joins;
+    (void)joins, (void)joins_in_vain;
 #endif
 }
 
@@ -315,7 +315,7 @@ static void *takes_turns(void *arg)
     return arg;
 }
 
-enum { CT_TIMED_CALLS = 6 };
+enum { TIMED_JOIN = 4, CT_TIMED_CALLS = 6 };
 
 /* The error of a call whose limit is a time of the clock, or of CLOCK_REALTIME without one. */
 static int call_until(int number, const clockid_t *clock, const struct timespec *t)
@@ -333,7 +333,7 @@ static int call_until(int number, const clockid_t *clock, const struct timespec 
     case 3:
         return clock == NULL ? pthread_cond_timedwait(&cond, &mutex, t)
                              : pthread_cond_clockwait(&cond, &mutex, *clock, t);
-    case 4:
+    case TIMED_JOIN:
         return clock == NULL ? pthread_timedjoin_np(thread, NULL, t)
                              : pthread_clockjoin_np(thread, NULL, *clock, t);
     default:
@@ -348,6 +348,11 @@ static void make_timed_call(int number, const clockid_t *clock)
 {
     clockid_t c = clock == NULL ? CLOCK_REALTIME : *clock;
     int before = ct_turns;
+#ifdef __SANITIZE_THREAD__ /* it does not know that a join may be cancelled */
+    if (number == TIMED_JOIN) {
+        return;
+    }
+#endif
     for (int64_t ns = MS; ns < 500 * MS && ct_turns == before; ns *= 2) {
         struct timespec t = in(c, ns);
         int error = call_until(number, clock, &t);
