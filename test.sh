@@ -34,7 +34,7 @@ readonly USAGE="usage: ./test.sh [-i] [-o no-m32] [-o no-valgrind] [-o no-qemu] 
 # Exit statuses other than 0: an offending coroutine ends in abort().
 declare -rA EXPECTED=([test_aco_tutorial_4]=134 [test_aco_tutorial_5]=134)
 
-readonly SKIPPED=77 TIMEOUT=600
+readonly SKIPPED=77 TIMEOUT=900
 readonly MEMCHECK=(valgrind --tool=memcheck --leak-check=full --show-leak-kinds=all
     "--errors-for-leak-kinds=definite,indirect,possible")
 
