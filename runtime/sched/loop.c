@@ -347,16 +347,36 @@ static inline void learn_mask(loop_t *loop)
     }
 }
 
+/* Whether one of these signals has a handler, or had one until it was called. sigaction() refuses
+ * libc's own signals, which have handlers. */
+static int have_handler(uint64_t signals)
+{
+    struct sigaction action;
+    KEEP_ERRNO();
+    for (int number = 1; signals != 0; number++, signals >>= 1) {
+        if ((signals & 1) != 0 &&
+            (sigaction(number, NULL, &action) != 0 || (action.sa_flags & (int)SA_RESETHAND) != 0 ||
+             (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN))) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* Whether a signal handler may be the caller, which must not switch: it may have interrupted
- * malloc(). While it runs, its signal is blocked. If a task has changed the mask, the loop learns
- * that at its next look. */
+ * malloc(). While it runs, its signal is blocked. The loop learns at its next look if a task has
+ * blocked a signal that has a handler. */
 static int may_be_in_handler(loop_t *loop)
 {
-    if (blocked_signals() == loop->mask) {
-        return 0;
+    uint64_t mask = blocked_signals();
+    if (mask != loop->mask) {
+        if (have_handler(mask & ~loop->mask)) {
+            loop->knows_mask = 0;
+            return 1;
+        }
+        loop->mask = mask;
     }
-    loop->knows_mask = 0;
-    return 1;
+    return 0;
 }
 
 /* Puts the running task at the end of the ready queue. */

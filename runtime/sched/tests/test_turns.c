@@ -211,12 +211,17 @@ static void calls_that_do_not_wait_let_others_run(void **state)
     run_tasks(makes_objects, NULL);
 }
 
-/* A coroutine of the task's own makes the calls. */
-static void calls_and_ends(void)
+static void lock_often(void)
 {
     for (int k = 0; k < CT_CALLS; k++) {
         lock_mutex();
     }
+}
+
+/* A coroutine of the task's own makes the calls. */
+static void calls_and_ends(void)
+{
+    lock_often();
     aco_exit();
 }
 
@@ -244,9 +249,7 @@ static void calls_in_handler(int number)
 {
     int before = ct_turns;
     (void)number;
-    for (int k = 0; k < CT_CALLS; k++) {
-        lock_mutex();
-    }
+    lock_often();
     CHECK(ct_turns == before);
 }
 
@@ -256,9 +259,7 @@ static void *is_interrupted(void *arg)
     aco_task_t *task = start_counting();
     CHECK(raise(SIGUSR1) == 0);
     aco_yield();
-    for (int k = 0; k < CT_CALLS; k++) {
-        lock_mutex();
-    }
+    lock_often();
     CHECK(stop_counting(task) >= CT_LEAST);
     return arg;
 }
@@ -269,7 +270,49 @@ static void signal_handlers_do_not(void **state)
     (void)state;
     assert_int_equal(sigaction(SIGUSR1, &action, &former), 0);
     run_tasks(is_interrupted, NULL);
+    action.sa_flags = (int)SA_RESETHAND;
+    assert_int_equal(sigaction(SIGUSR1, &action, NULL), 0);
+    run_tasks(is_interrupted, NULL);
     assert_int_equal(sigaction(SIGUSR1, &former, NULL), 0);
+}
+
+/* No handler can be what has blocked a signal without one. */
+static void *blocks_signals(void *arg)
+{
+    aco_task_t *task = start_counting();
+    CHECK(pthread_sigmask(SIG_BLOCK, (const sigset_t *)arg, NULL) == 0);
+    lock_often();
+    CHECK(stop_counting(task) >= CT_LEAST);
+    return NULL;
+}
+
+/* Nor what has unblocked one that the loop has seen blocked, until it is called. */
+static void *unblocks_signals(void *arg)
+{
+    aco_task_t *task = start_counting();
+    CHECK(pthread_sigmask(SIG_UNBLOCK, (const sigset_t *)arg, NULL) == 0);
+    lock_often();
+    CHECK(raise(SIGUSR1) == 0);
+    CHECK(stop_counting(task) >= CT_LEAST);
+    return NULL;
+}
+
+static void tasks_that_change_their_mask_do(void **state)
+{
+    struct sigaction action = {.sa_handler = calls_in_handler}, former;
+    void (*former_of_pipes)(int) = signal(SIGPIPE, SIG_IGN);
+    sigset_t signals, mask;
+    (void)state;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGPIPE);
+    sigaddset(&signals, SIGUSR1);
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, NULL, &mask), 0);
+    run_tasks(blocks_signals, &signals);
+    assert_int_equal(sigaction(SIGUSR1, &action, &former), 0);
+    run_tasks(unblocks_signals, &signals);
+    assert_int_equal(sigaction(SIGUSR1, &former, NULL), 0);
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, &mask, NULL), 0);
+    assert_ptr_not_equal(signal(SIGPIPE, former_of_pipes), SIG_ERR);
 }
 
 /* ==== Waits that fail at once ================================================================ */
@@ -298,6 +341,17 @@ static void *receives_in_vain(void *arg)
     return arg;
 }
 
+static void *receives_with_blocked_signals(void *arg)
+{
+    sigset_t one, former;
+    sigemptyset(&one);
+    sigaddset(&one, SIGUSR2);
+    CHECK(pthread_sigmask(SIG_BLOCK, &one, &former) == 0);
+    receives_in_vain(arg);
+    CHECK(pthread_sigmask(SIG_SETMASK, &former, NULL) == 0);
+    return arg;
+}
+
 /* As often as another task sleeps for 1 ms, or a little more often. */
 static void fail_beside_a_sleeper(void *(*fn)(void *), int is_cancelled)
 {
@@ -319,6 +373,7 @@ static void *fails_beside_a_sleeper(void *arg)
     CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) == 0);
     fail_beside_a_sleeper(sleeps_in_vain, 1);
     fail_beside_a_sleeper(receives_in_vain, 0);
+    fail_beside_a_sleeper(receives_with_blocked_signals, 0);
     CHECK(close(sockets[0]) == 0 && close(sockets[1]) == 0);
     return arg;
 }
@@ -335,6 +390,7 @@ int main(void)
         cmocka_unit_test(calls_that_do_not_wait_let_others_run),
         cmocka_unit_test(coroutines_of_a_task_do_so_too),
         cmocka_unit_test(signal_handlers_do_not),
+        cmocka_unit_test(tasks_that_change_their_mask_do),
         cmocka_unit_test(waits_that_fail_at_once_take_time),
     };
     return cmocka_run_group_tests_name("budgets", tests, NULL, NULL);
