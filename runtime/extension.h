@@ -187,7 +187,7 @@ extern SHARED aco_i_look_up_t aco_i_look_up;
 /* ---- io/files.c ---- */
 
 /* Read and write as preadv() and pwritev(), where epoll takes a descriptor for always ready. With
- * -1 for `offset`, that of `fd` counts. */
+ * -1 for `offset`, that of `fd` counts. `ct` is from 0 to IOV_MAX. */
 SHARED ssize_t aco_i_file_read(int fd, const struct iovec *iov, int ct, int64_t offset);
 SHARED ssize_t aco_i_file_write(int fd, const struct iovec *iov, int ct, int64_t offset);
 

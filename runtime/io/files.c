@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -192,10 +191,6 @@ ssize_t aco_i_file_read(int fd, const struct iovec *iov, int ct, int64_t offset)
     if (got == 0 || (got > 0 && (size_t)got == size_of(iov, ct)) || (got < 0 && !must_wait())) {
         return got;
     }
-    if (ct < 0 || ct > IOV_MAX) {
-        errno = EINVAL;
-        return -1;
-    }
     transfer_t *t = new_transfer(fd, 0, iov, ct, offset);
     if (t == NULL) {
         return got > 0 ? got : -1;
@@ -217,10 +212,6 @@ ssize_t aco_i_file_read(int fd, const struct iovec *iov, int ct, int64_t offset)
 /* A helper writes all: a try at once may write a part, and other writes could come between. */
 ssize_t aco_i_file_write(int fd, const struct iovec *iov, int ct, int64_t offset)
 {
-    if (ct < 0 || ct > IOV_MAX) {
-        errno = EINVAL;
-        return -1;
-    }
     transfer_t *t = new_transfer(fd, 1, iov, ct, offset);
     if (t == NULL) {
         return -1;

@@ -213,7 +213,6 @@ static int withdraw(const loop_t *loop)
     struct io_uring_sqe withdrawal;
     memset(&withdrawal, 0, sizeof(withdrawal));
     withdrawal.opcode = IORING_OP_ASYNC_CANCEL;
-    withdrawal.fd = -1;
     withdrawal.addr = REQUEST;
     withdrawal.user_data = WITHDRAWAL;
     int result = -ECANCELED;

@@ -31,12 +31,11 @@ __attribute__((visibility("hidden"))) void aco_i_tell_evicted(const struct aco_s
 
 /* ==== Ready tasks ============================================================================ */
 
+/* Takes the first of those that are ready; there is one. */
 static inline aco_task_t *pop_ready(loop_t *loop)
 {
     aco_task_t *task = loop->first_ready;
-    if (task != NULL) {
-        loop->first_ready = task->next;
-    }
+    loop->first_ready = task->next;
     return task;
 }
 

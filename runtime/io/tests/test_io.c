@@ -11,6 +11,7 @@
 #include <sys/epoll.h>
 #include <sys/inotify.h>
 #include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/un.h>
 #include <termios.h>
@@ -951,6 +952,79 @@ static void test_outside(void **state)
     assert_int_equal(ct_failed, 0);
 }
 
+/* ==== Waits for nothing ====================================================================== */
+
+static void *closes_number(void *arg)
+{
+    CHECK(aco_close((int)(intptr_t)arg) == 0);
+    return arg;
+}
+
+/* TCP waits for data also where there is no room for it. The end of its time is no error then. */
+static void *receives_nothing(void *arg)
+{
+    char c;
+    struct timeval short_time = {0, 20000}, no_limit = {0, 0};
+    int listener = aco_listen("tcp4", "127.0.0.1:0");
+    set_address(listener);
+    int fd = aco_dial("tcp4", address);
+    int accepted = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    CHECK_FAILS(aco_recv(accepted, &c, 0, MSG_DONTWAIT), EAGAIN);
+    CHECK(setsockopt(accepted, SOL_SOCKET, SO_RCVTIMEO, &short_time, sizeof(short_time)) == 0);
+    int64_t before = aco_now();
+    CHECK(aco_recv(accepted, &c, 0, 0) == 0 && aco_now() - before >= 15 * MS);
+    CHECK(setsockopt(accepted, SOL_SOCKET, SO_RCVTIMEO, &no_limit, sizeof(no_limit)) == 0);
+    aco_within(5 * MS)
+    {
+        CHECK_FAILS(aco_recv(accepted, &c, 0, 0), ETIMEDOUT);
+    }
+    aco_task_t *closer = aco_spawn(closes_number, (void *)(intptr_t)accepted);
+    CHECK_FAILS(aco_recv(accepted, &c, 0, 0), EBADF);
+    CHECK(aco_join(closer, NULL) == 0);
+    CHECK(aco_close(fd) == 0 && aco_close(listener) == 0);
+    return arg;
+}
+
+static void test_empty_receives(void **state)
+{
+    (void)state;
+    run_tasks(receives_nothing, NULL);
+}
+
+/* ==== An end for input ======================================================================= */
+
+static void *goes_on_after_shutdown(void *arg)
+{
+    char message[1000] = "";
+    int fds[2], more[2];
+    CHECK(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, fds) == 0);
+    CHECK(shutdown(fds[0], SHUT_RD) == 0);
+    CHECK(aco_recv(fds[0], message, 1, 0) == 0);
+    while (aco_send(fds[0], message, sizeof(message), MSG_DONTWAIT) > 0) {
+    }
+    CHECK(errno == EAGAIN);
+    aco_within(5 * MS)
+    {
+        CHECK_FAILS(aco_send(fds[0], message, sizeof(message), 0), ETIMEDOUT);
+    }
+    /* The runtime does not see that the number gets another file. */
+    CHECK(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, more) == 0);
+    CHECK(syscall(SYS_dup3, more[0], fds[0], O_CLOEXEC) == fds[0]);
+    aco_within(5 * MS)
+    {
+        CHECK_FAILS(aco_recv(fds[0], message, 1, 0), ETIMEDOUT);
+    }
+    CHECK(aco_close(fds[0]) == 0 && aco_close(fds[1]) == 0);
+    CHECK(aco_close(more[0]) == 0 && aco_close(more[1]) == 0);
+    return arg;
+}
+
+static void test_ends_for_input(void **state)
+{
+    (void)state;
+    run_tasks(goes_on_after_shutdown, NULL);
+}
+
 /* ==== Nested epolls ========================================================================== */
 
 #define DEPTH 5 /* the most that the kernel allows: a loop can't watch the last one */
@@ -1007,14 +1081,15 @@ static void test_nested(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_streams),    cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_kinds),      cmocka_unit_test(test_close),
-        cmocka_unit_test(test_in_between), cmocka_unit_test(test_deadlines),
-        cmocka_unit_test(test_options),    cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_reuse),      cmocka_unit_test(test_connections),
-        cmocka_unit_test(test_failures),   cmocka_unit_test(test_outside),
-        cmocka_unit_test(test_nested),     cmocka_unit_test(test_read_all),
-        cmocka_unit_test(test_families),   cmocka_unit_test(test_other_names),
+        cmocka_unit_test(test_streams),        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_kinds),          cmocka_unit_test(test_close),
+        cmocka_unit_test(test_in_between),     cmocka_unit_test(test_deadlines),
+        cmocka_unit_test(test_options),        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_reuse),          cmocka_unit_test(test_connections),
+        cmocka_unit_test(test_failures),       cmocka_unit_test(test_outside),
+        cmocka_unit_test(test_nested),         cmocka_unit_test(test_read_all),
+        cmocka_unit_test(test_families),       cmocka_unit_test(test_other_names),
+        cmocka_unit_test(test_empty_receives), cmocka_unit_test(test_ends_for_input),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,7 +42,7 @@ void *__real_aco_i_allocate(size_t sz);
 void *__wrap_aco_i_allocate(size_t sz);
 void *__wrap_aco_i_allocate(size_t sz)
 {
-    return has_no_memory && sz > 16384 ? NULL : __real_aco_i_allocate(sz);
+    return has_no_memory && sz > 8192 ? NULL : __real_aco_i_allocate(sz);
 }
 
 static void make_pair(int fds[2])
@@ -472,7 +472,8 @@ static void *lacks_memory(void *arg)
     struct iovec iov = {&byte, 1};
     struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
     struct pollfd polled = {.fd = -1, .events = POLLIN};
-    int fds[2];
+    static struct iovec many[1024];
+    int fds[2], file = open("/tmp", O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600);
     CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
     limit.rlim_cur = limit.rlim_cur < 4096 ? 4096 : limit.rlim_cur;
     if (limit.rlim_max < limit.rlim_cur || setrlimit(RLIMIT_NOFILE, &limit) != 0) {
@@ -493,7 +494,13 @@ static void *lacks_memory(void *arg)
     CHECK_FAILS(aco_poll(&polled, 1, -1), ENOMEM);
     CHECK_FAILS(aco_wait_fd(fd, POLLIN), ENOMEM);
     CHECK_FAILS(aco_read(-1, &byte, 1), EBADF);
-    has_no_memory = 0;
+    has_no_nowait = 1;
+    for (size_t i = 0; i < ARRAY_SZ(many); i++) {
+        many[i] = iov;
+    }
+    CHECK_FAILS(aco_writev(file, many, ARRAY_SZ(many)), ENOMEM);
+    has_no_memory = has_no_nowait = 0;
+    CHECK(aco_writev(file, many, ARRAY_SZ(many)) == ARRAY_SZ(many) && aco_close(file) == 0);
     CHECK(aco_write(fds[1], &byte, 1) == 1 && aco_read(fd, &byte, 1) == 1);
     CHECK(aco_close(fd) == 0);
     close_all(fds, 2);

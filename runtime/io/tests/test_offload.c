@@ -82,6 +82,7 @@ long __wrap_syscall(long number, ...);
 
 static unsigned ct_reads; /* without a helper, since is_cold was set */
 static int is_cold;       /* 1: some of a file is not in the page cache */
+static int is_stopped;    /* 1: another thread wants the processor after a page */
 
 static int is_ring_refused, is_ring_slow;
 static unsigned ct_ring_calls; /* atomic */
@@ -136,6 +137,10 @@ long __wrap_syscall(long number, ...)
         __atomic_fetch_add(&ct_ring_calls, 1, __ATOMIC_RELAXED);
     }
     CHECK(number != SYS_preadv2 || a[5] == RWF_NOWAIT);
+    if (number == SYS_preadv2 && is_stopped) {
+        struct iovec page = {((const struct iovec *)a[1])->iov_base, 4096};
+        return __real_syscall(number, a[0], &page, 1L, a[3], a[4], a[5]);
+    }
     if (number != SYS_preadv2 || !is_cold || ct_reads++ % 4 == 0) {
         return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
     }
@@ -672,6 +677,55 @@ static void files_are_read_and_written(void **state)
     ct_failed = 0;
     fails_with_files(NULL);
     assert_int_equal(ct_failed, 0);
+}
+
+/* /dev/zero gives a part of what is asked for then, unlike to a call without RWF_NOWAIT. */
+static void *reads_zeros(void *arg)
+{
+    static char zeros[3 * 4096];
+    int zero = aco_open("/dev/zero", O_RDONLY | O_CLOEXEC);
+    is_stopped = 1;
+    CHECK(aco_read(zero, zeros, sizeof(zeros)) == sizeof(zeros));
+    is_stopped = 0;
+    CHECK(aco_close(zero) == 0);
+    return arg;
+}
+
+static void zeros_come_at_once(void **state)
+{
+    (void)state;
+    run_tasks(reads_zeros, NULL);
+}
+
+/* A byte on a shared stack is another task's by the time that a helper takes it. */
+static void *writes_its_byte(void *arg)
+{
+    char byte = *(char *)arg;
+    for (int i = 0; i < 50; i++) {
+        CHECK(aco_pwrite(file, &byte, 1, byte) == 1);
+    }
+    return arg;
+}
+
+static void *writes_bytes(void *arg)
+{
+    static char bytes[] = {0, 1, 2, 3, 4, 5, 6, 7}, got[sizeof(bytes)];
+    file = aco_open(directory, O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
+    aco_task_options_t options = {.group = aco_group_new(), .shares_stack = 1};
+    for (size_t i = 0; i < sizeof(bytes); i++) {
+        CHECK(aco_go_with(&options, writes_its_byte, &bytes[i], NULL) == 0);
+    }
+    CHECK(aco_group_join(options.group) == 0);
+    CHECK(aco_pread(file, got, sizeof(got), 0) == sizeof(got));
+    CHECK(memcmp(got, bytes, sizeof(got)) == 0);
+    CHECK(aco_close(file) == 0);
+    return arg;
+}
+
+static void bytes_on_shared_stacks_are_written(void **state)
+{
+    (void)state;
+    run_tasks(writes_bytes, NULL);
 }
 
 static void *reads_a_block(void *arg)
@@ -1233,6 +1287,8 @@ int main(void)
         cmocka_unit_test(a_frame_that_moves_is_refused),
         cmocka_unit_test(a_forked_helper_ends_with_its_call),
         cmocka_unit_test(files_are_read_and_written),
+        cmocka_unit_test(zeros_come_at_once),
+        cmocka_unit_test(bytes_on_shared_stacks_are_written),
         cmocka_unit_test(a_read_that_began_is_waited_for),
         cmocka_unit_test(attempts_begin_one_after_the_other),
         cmocka_unit_test(an_open_that_ended_leaks_nothing),

@@ -4,10 +4,11 @@
  * the connection, and connect() leaves O_NONBLOCK alone. The runtime's own ring for that is closed
  * at its end, and does without where the program closes it.
  */
+// build: -Wl,--wrap=syscall
 #define _GNU_SOURCE
 #include "tasks.h"
 
-#include "base/base.h"
+#include "sched/fds.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -45,6 +46,21 @@ static int fcntl_and_count(int fd, int command, ...)
     return fcntl(fd, command, arg);
 }
 
+static int is_ring_refused;
+
+long __real_syscall(long number, long a, long b, long c, long d, long e, long f);
+long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f);
+long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
+{
+#ifdef SYS_io_uring_setup
+    if (number == SYS_io_uring_setup && is_ring_refused) {
+        errno = EPERM;
+        return -1;
+    }
+#endif
+    return __real_syscall(number, a, b, c, d, e, f);
+}
+
 static void skip_without_io_uring(void)
 {
 #ifdef SYS_io_uring_setup
@@ -80,8 +96,9 @@ static int connect_to(const struct sockaddr_storage *addr, socklen_t addr_sz)
 {
     int fd = socket(addr->ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     CHECK(fd >= 0);
-    if (aco_connect(fd, (const struct sockaddr *)addr, addr_sz) != 0) {
-        int error = errno;
+    int result = aco_connect(fd, (const struct sockaddr *)addr, addr_sz), error = errno;
+    CHECK((fcntl(fd, F_GETFL) & O_NONBLOCK) == 0);
+    if (result != 0) {
         CHECK(aco_close(fd) == 0);
         errno = error;
         return -1;
@@ -185,6 +202,27 @@ static void test_connect(void **state)
     run_tasks_on(2, connects, &family);
     aco_i_libc.fcntl = fcntl;
     assert_int_equal(ct_sets, 0);
+}
+
+/* Others that ask for O_NONBLOCK must wait for the lock meanwhile. */
+static int connect_nonblocking(int fd, const struct sockaddr *addr, socklen_t addr_sz)
+{
+    CHECK((fcntl(fd, F_GETFL) & O_NONBLOCK) != 0);
+    CHECK(!aco_i_try_to_lock(&aco_i_fd(fd)->lock));
+    return connect(fd, addr, addr_sz);
+}
+
+static void test_connect_without_ring(void **state)
+{
+    int family = AF_INET;
+    (void)state;
+    is_ring_refused = 1;
+    aco_i_libc.connect = connect_nonblocking;
+    run_tasks(connects, &family);
+    family = AF_UNIX;
+    run_tasks_on(2, connects, &family);
+    aco_i_libc.connect = connect;
+    is_ring_refused = 0;
 }
 
 /* ==== The ring =============================================================================== */
@@ -314,7 +352,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_interrupted_looks), cmocka_unit_test(test_lost_races),
         cmocka_unit_test(test_connect),           cmocka_unit_test(test_end_of_ring),
-        cmocka_unit_test(test_lost_ring),
+        cmocka_unit_test(test_lost_ring),         cmocka_unit_test(test_connect_without_ring),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -353,6 +353,26 @@ static void frees_broadcast_under_end(void)
     aco_broadcast_free(broadcast);
 }
 
+static void *calls_off(void *arg)
+{
+    aco_i_call_off((aco_task_t *)arg);
+    return arg;
+}
+
+static void *calls_off_elsewhere(void *arg)
+{
+    aco_run(NULL, calls_off, arg, NULL);
+    return arg;
+}
+
+static void calls_off_from_another_thread(void)
+{
+    pthread_t thread;
+    pthread_create(&thread, NULL, calls_off_elsewhere,
+                   aco_i_go_later(aco_now(), does_nothing, NULL));
+    pthread_join(thread, NULL);
+}
+
 #define CALLS(X)                                                                                   \
     X("aco_chan_send", aco_chan_send(NULL, &item))                                                 \
     X("aco_chan_send", aco_chan_send(chan, NULL))                                                  \
@@ -484,6 +504,7 @@ static void frees_broadcast_under_end(void)
     X("aco_i_go_later", aco_i_go_later(0, NULL, NULL))                                             \
     X("the end of a co_await", aco_i_begin_now(NULL))                                              \
     X("the destructor of a co_await", aco_i_call_off(NULL))                                        \
+    X("the destructor of a co_await", calls_off_from_another_thread())                             \
     CALLS_OF_FREED(X)
 
 /* Makes, in a task, the misuse in line `arg` of CALLS. */
@@ -547,7 +568,8 @@ static void misuse_ends_in_a_line(void **state)
         end_by_misuse(i, said, sizeof(said));
         snprintf(begin, sizeof(begin), "aco: %s: ", names[i]);
         char *line_end = strchr(said, '\n');
-        if (strncmp(said, begin, strlen(begin)) != 0 || strstr(said, " (task ") == NULL ||
+        if (strncmp(said, begin, strlen(begin)) != 0 ||
+            strstr(said + strlen(begin), ": ") == NULL || strstr(said, " (task ") == NULL ||
             strstr(said, " \"\") (coroutine ") != NULL || line_end == NULL || line_end[1] != '\0') {
             fail_msg("not a line of %s in a task: %s", names[i], said);
         }

@@ -285,6 +285,7 @@ static void all_runtimes_are_listed(void **state)
     }
     assert_true(ct == CT_RUNTIMES);
     assert_true(ct_listed == CT_RUNTIMES);
+    assert_null(strstr(text, "no memory"));
 }
 
 /* TSan has no threads in children of threaded processes. */
