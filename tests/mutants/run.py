@@ -51,8 +51,9 @@ GOAL = 98.0  # percent
 COMPILE = ["-std=gnu99", "-pthread", "-Werror=implicit-function-declaration",
            "-Werror=implicit-int", "-Werror=int-conversion", "-Werror=incompatible-pointer-types"]
 # Without the trap, g++ takes the way to the end of a function without its "return" for dead.
-COMPILE_CXX = ["-std=c++20", "-pthread", "-w", "-DWITH_ASIO", "-Icpp/tests", "-fsanitize=return",
+COMPILE_CXX = ["-pthread", "-w", "-DWITH_ASIO", "-Icpp/tests", "-fsanitize=return",
                "-fsanitize-undefined-trap-on-error"]
+CXX = {"cpp": "-std=c++20", "compat": "-std=c++11"}  # co_yield is a name in the latter
 PLAIN = ["-O1", "-g"]
 STRESS = ["-O2", "-DACO_CONFIG_STRESS", "-DACO_CONFIG_SHARE_FPU_MXCSR_ENV"]
 
@@ -63,7 +64,7 @@ class Row(NamedTuple):
     """A line of the table `fitting`."""
     files: list[str]
     library: str
-    tests: list[str]
+    tests: dict[str, str]  # each with the library that it uses
 
 
 class Test(NamedTuple):
@@ -91,9 +92,12 @@ def rows_of(part: str) -> list[Row]:
             continue
         files = [file for file in paths(*columns[1].split()) if file not in seen]
         seen.update(files)
-        tests = [found for word in columns[3].split()
-                 for found in ([word] if ":" in word else paths(word))]
-        rows.append(Row(files, columns[2], list(dict.fromkeys(tests))))
+        tests: dict[str, str] = {}
+        for word in columns[3].split():
+            pattern, _, library = word.partition("@")
+            for test in [pattern] if ":" in pattern else paths(pattern):
+                tests.setdefault(test, library or columns[2])
+        rows.append(Row(files, columns[2], tests))
     if not rows:
         sys.exit(f"tests/mutants/fitting has no part {part}")
     return rows
@@ -223,8 +227,9 @@ class Units:
 
     def command(self, unit: str, options: Iterable[str]) -> list[str]:
         cxx = unit.endswith(".cc")
-        return ["g++" if cxx else "gcc", *(COMPILE_CXX if cxx else COMPILE), *PLAIN[:1],
-                *self.include, *options, unit]
+        standard = CXX.get(unit.partition("/")[0], "")
+        compile_it = ["g++", standard, *COMPILE_CXX] if cxx else ["gcc", *COMPILE]
+        return [*compile_it, *PLAIN[:1], *self.include, *options, unit]
 
     def of(self, file: str) -> list[str]:
         if not file.endswith((".h", ".hpp")):
@@ -246,21 +251,23 @@ class Units:
         return ""
 
     def code(self, unit: str) -> str:
-        """The unit's assembly, with one mutant or none in its sources."""
-        made = subprocess.run(self.command(unit, ["-S", "-o", "-"]), cwd=ALONE, check=True,
+        """The unit's assembly, with one mutant or none in its sources; nothing if that fails."""
+        made = subprocess.run(self.command(unit, ["-S", "-o", "-"]), cwd=ALONE, check=False,
                               capture_output=True, text=True)
-        return made.stdout
+        return made.stdout if made.returncode == 0 else ""
 
-    def is_same(self, unit: str, file: pathlib.Path, text: str) -> bool:
-        """Whether the unit compiles to the same instructions with this text in a file of it."""
+    def outcome(self, unit: str, file: pathlib.Path, text: str) -> str:
+        """That of a survivor, by what the unit compiles to with this text in a file of it."""
         if unit not in self.originals:
             self.originals[unit] = self.code(unit)
         original = file.read_text()
         file.write_text(text)
         try:
-            return self.code(unit) == self.originals[unit]
+            code = self.code(unit)
         finally:
             file.write_text(original)
+        return "invalid" if not code else \
+            "the same" if code == self.originals[unit] else "survivor"
 
 
 class Sample:
@@ -313,12 +320,14 @@ class Sample:
         self.mutants = dict(sorted(self.mutants.items())[:self.count])
         self.write({file for file, source in self.sources.items() if source.bodies})
 
-    def is_same(self, mutant: Mutant) -> bool:
-        """Whether it makes no difference to a compiler."""
+    def outcome(self, mutant: Mutant) -> str:
+        """That of a survivor: whether it compiles by itself, and makes a difference to a compiler.
+        Compiling all at once stops before the passes that refuse some mutants."""
         lines, units = self.sources[mutant.file].lines, self.units[mutant.file]
         text = "".join([*lines[:mutant.line - 1], mutant.text, *lines[mutant.line:]])
-        return all(units.is_same(unit, ALONE / mutant.file, text)
-                   for unit in units.of(mutant.file))
+        outcomes = {units.outcome(unit, ALONE / mutant.file, text)
+                    for unit in units.of(mutant.file)}
+        return next((o for o in ("invalid", "survivor") if o in outcomes), "the same")
 
 
 # ---- Running -------------------------------------------------------------------------------------
@@ -348,8 +357,10 @@ class Program:
             return True
         options, name = shlex.join(self.test.options), pathlib.Path(self.path).stem
         if self.path.endswith(".cc"):
-            make = f'g++ {options} {shlex.join(COMPILE_CXX)} "${{INCLUDE[@]}}" -Icompat ' \
-                   f'{self.path} "${{OBJECTS[@]}}" -ldl -o "$TMP/{name}"\n'
+            compile_it = shlex.join([CXX[self.path.split("/")[0]], *COMPILE_CXX])
+            more = re.findall(r"^// build: (.*)", (ROOT / self.path).read_text(), re.MULTILINE)
+            make = f'g++ {options} {compile_it} "${{INCLUDE[@]}}" -Icompat {self.path} ' \
+                   f'"${{OBJECTS[@]}}" {" ".join(more)} -ldl -o "$TMP/{name}"\n'
         else:
             shared = "tests/harness.c" if self.test.library == "aco" else ""
             make = f"use_program {self.path} gcc {options} {shared}\n"
@@ -404,9 +415,9 @@ class Run:
         wanted: dict[Test, list[str]] = collections.defaultdict(list)
         for file in {mutant.file for mutant in self.sample.mutants.values()}:
             row = self.sample.row_of[file]
-            for source in row.tests:
-                for options in variants_of(row.library):
-                    wanted[Test(source, row.library, tuple(options))].append(file)
+            for source, library in row.tests.items():
+                for options in variants_of(library):
+                    wanted[Test(source, library, tuple(options))].append(file)
         if any(":" in test.source for test in wanted):
             subprocess.run(["./make.sh"], cwd=TREE, check=False, stdout=subprocess.DEVNULL,
                            env={**os.environ, "OUTPUT": "output"})
@@ -445,7 +456,7 @@ class Run:
                 outcome = "unpromised"
             else:
                 with self.lock:
-                    outcome = "the same" if self.sample.is_same(mutant) else outcome
+                    outcome = self.sample.outcome(mutant)
         self.report(number, mutant, outcome, killer)
 
     def report(self, number: int, mutant: Mutant, outcome: str, killer: str) -> None:
@@ -461,8 +472,8 @@ class Run:
     def summarize(self) -> float:
         killed, survivors = self.outcomes["killed"], self.outcomes["survivor"]
         score = 100.0 * killed / max(1, killed + survivors)
-        counts = [f"{n} {outcome}" for outcome, n in self.outcomes.most_common()]
-        print(", ".join([*counts, f"{self.sample.ct_invalid} invalid"]))
+        self.outcomes["invalid"] += self.sample.ct_invalid
+        print(", ".join(f"{n} {outcome}" for outcome, n in self.outcomes.most_common()))
         print(f"score of promised behaviour: {score:.1f} %")
         return score
 
@@ -477,8 +488,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("-s", "--seed", type=int, default=1, help="of the sample (1)")
     parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count(),
                         help="how many at a time (the number of processors)")
-    parser.add_argument("--only", default="", metavar="TEXT",
-                        help="only of functions whose FILE:FUNCTION has TEXT in it")
+    parser.add_argument("--only", default="", metavar="PATTERN",
+                        help="only of functions whose FILE:FUNCTION has a match in it")
     parser.add_argument("--again", action="store_true", help="only survivors of the run before")
     return parser.parse_args()
 
@@ -494,7 +505,7 @@ def main() -> None:
     sources = {file: Source(file, (ROOT / file).read_text()) for row in rows for file in row.files}
     mutants = [mutant for source in sources.values() for mutant in mutants_of(source)]
     listed = read_unpromised(mutants)
-    chosen = [m for m in mutants if arguments.only in f"{m.file}:{m.function}"]
+    chosen = [m for m in mutants if re.search(arguments.only, f"{m.file}:{m.function}")]
     if arguments.again:
         survivors = read_survivors()
         chosen = [m for m in chosen if (m.file, m.function, m.old, m.new) in survivors]

@@ -84,7 +84,7 @@ def bodies_of(text: str) -> list[Body]:
             continue
         if token == "{":
             head = re.sub(r"__attribute__\(\(.*?\)\)", "", text[head_start:match.start()]).strip()
-            is_part = re.search(r"\) *:", head) and re.match(r"[\w>]", text[match.start() - 1])
+            is_part = re.search(r"\)\s*:", head) and re.match(r"[\w>]", text[match.start() - 1])
             is_function = FUNCTION.search(head) and not is_part and "=" not in head[-2:]
             if may_declare and is_function and not re.search(r"\bconst(expr|eval)\b", head):
                 start, name = match.end(), name_of(head)
