@@ -107,8 +107,7 @@ HOOK(int, __sigtimedwait64, (const sigset_t *set, siginfo_t *info, const timespe
 HOOK(int, __semtimedop64, (int id, struct sembuf *ops, size_t ct, const timespec64_t *t),
      (id, ops, ct, t), refuse(ENOSYS))
 {
-    return is_in_task() ? NESTED(semtimedop(id, ops, ct, SMALL(t)))
-                        : real___semtimedop64(id, ops, ct, t);
+    return NESTED(semtimedop(id, ops, ct, SMALL(t))); /* which wakes tasks, in threads, too */
 }
 
 #define HOOK_SUSPEND(name, usual, type, otherwise)                                                 \
