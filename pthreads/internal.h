@@ -111,6 +111,9 @@ static inline thread_t *this_thread(void)
     return task != NULL && task->is_thread ? (thread_t *)task->arg : NULL;
 }
 
+/* Starts a thread of the kernel, which leaves signals to the program's, but for its own faults. */
+HIDDEN int aco_i_start_own(void *(*fn)(void *), void *arg);
+
 /* ---- variables.c ---- */
 
 /* Gives a thread that has not started the initial values; 0 or ENOMEM. */

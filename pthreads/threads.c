@@ -123,13 +123,27 @@ static void begin_child(void)
     }
 }
 
-/* The loops leave signals to the program's threads, but for those of their own faults. */
-static int start_keeper(void)
+int aco_i_start_own(void *(*fn)(void *), void *arg)
 {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
     sigset_t all, before;
     pthread_t id;
     pthread_attr_t attributes;
+    sigfillset(&all);
+    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
+        sigdelset(&all, faults[i]);
+    }
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = real_pthread_create(&id, &attributes, fn, arg);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    return error;
+}
+
+static int start_keeper(void)
+{
     static aco_i_fork_handler_t at_fork = {.fn = begin_child};
     aco_i_at_fork(&at_fork);
     aco_i_watch_fork();
@@ -138,17 +152,7 @@ static int start_keeper(void)
         aco_print_tasks_on(aco_i_list_signal());
     }
     aco_i_begin_preempting();
-    sigfillset(&all);
-    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
-        sigdelset(&all, faults[i]);
-    }
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = real_pthread_create(&id, &attributes, run_keeper, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    return error;
+    return aco_i_start_own(run_keeper, NULL);
 }
 
 /* Returns 0 when the runtime runs. */

@@ -24,6 +24,7 @@ typedef struct {
     char *image;        /* their initial values, which others may still need after its end */
     size_t place, room; /* bytes, also of `image` */
     size_t since;       /* the generation that it is of */
+    int is_finished;    /* the loader makes blocks */
 } module_t;
 
 #define MOST_MODULES 1024
@@ -35,12 +36,14 @@ static struct {
     size_t sz;         /* of what is put by; atomic */
     size_t generation; /* of the list, counted from 1 on; atomic */
     module_t of[MOST_MODULES];
-    const struct link_map *last; /* in the list of the loader; atomic; NULL: it may be gone */
+    const struct link_map *last; /* in the list of the loader; atomic; NULL: look anew */
+    const void *dynamic;         /* section of the last, which libc may unload unseen; atomic */
     int ct_closing, ct_touching; /* calls of dlclose(), and loops that have the loader make blocks;
                                     atomic */
     char *images;                /* room for some more */
     size_t images_sz;
-    const void *allocator; /* malloc() */
+    const void *allocator;                     /* malloc() */
+    int (*find_object)(void *address, void *); /* 0: the loader has relocated it; NULL: old libc */
 } modules;
 
 /* The variables of an object in a loop, and what the object was when the loop looked. */
@@ -85,6 +88,17 @@ static EARLY const void *find_allocator(void)
     int is_known = dladdr1(address, &info, (void **)&symbol, RTLD_DL_SYMENT) != 0;
     return is_known && symbol != NULL && symbol->st_shndx == SHN_UNDEF ? dlsym(RTLD_NEXT, "malloc")
                                                                        : address;
+}
+
+/* The loader can't be asked while it is locked. It makes callers wait for a dlopen() of another
+ * thread, which may wait for them in a constructor: so it is asked once, if libc can tell without
+ * that whether an object is ready. */
+static EARLY void ask_loader(void)
+{
+    if (modules.find_object == NULL) {
+        modules.allocator = find_allocator();
+        *(void **)&modules.find_object = dlsym(RTLD_DEFAULT, "_dl_find_object");
+    }
 }
 
 /* Whether an object has an address in one of its segments. */
@@ -247,32 +261,109 @@ static module_t *add(const struct dl_phdr_info *info, const ElfW(Phdr) * segment
     module->sz = segment->p_memsz;
     module->image_sz = segment->p_filesz;
     module->since = modules.generation + 1;
+    module->is_finished = 0;
     memcpy(module->image, (const void *)(info->dlpi_addr + segment->p_vaddr), segment->p_filesz);
     return module;
+}
+
+/* Objects of this generation and before: the loader had not finished with them when they were first
+ * seen, but now makes their blocks. */
+static struct {
+    size_t generation; /* atomic */
+    int is_asked;      /* a thread waits for the loader; atomic */
+} finished;
+
+static void *wait_for_loader(void *generation)
+{
+    Dl_info unused;
+    dladdr(&modules, &unused);
+    __atomic_store_n(&finished.generation, (size_t)generation, __ATOMIC_RELEASE);
+    __atomic_store_n(&finished.is_asked, 0, __ATOMIC_SEQ_CST);
+    return NULL;
+}
+
+/* Asks by a thread of its own: a constructor that the loader calls may wait for the caller. */
+static void ask_whether_finished(void)
+{
+    if (__atomic_exchange_n(&finished.is_asked, 1, __ATOMIC_SEQ_CST)) {
+        return;
+    }
+    size_t generation = __atomic_load_n(&modules.generation, __ATOMIC_RELAXED);
+    if (aco_i_start_own(wait_for_loader, (void *)generation) != 0) {
+        __atomic_store_n(&finished.is_asked, 0, __ATOMIC_SEQ_CST);
+    }
 }
 
 #define MOST_MISSING 16
 
 /* A look at all objects, under the lock of the list. */
 static struct {
-    int has_begun, has_changed;
+    int has_changed;
+    int has_early;      /* objects that are being loaded */
+    int has_unfinished; /* objects whose blocks the loader may not be able to make yet */
+    const struct link_map *last;
+    const void *dynamic;
     char is_there[MOST_MODULES];
     char *blocks[MOST_MODULES]; /* of the thread that looks */
     size_t ct_missing;          /* blocks that the loader makes when the thread touches them */
     size_t missing[MOST_MISSING];
 } look;
 
-/* New objects come behind the last. While one is unloaded, it may be the last. */
+/* New objects come behind the last. */
 static void find_last(void)
 {
-    const struct link_map *last = _r_debug.r_map;
-    while (last->l_next != NULL) {
-        last = last->l_next;
+    look.last = _r_debug.r_map;
+    while (look.last->l_next != NULL) {
+        look.last = look.last->l_next;
     }
-    if (__atomic_load_n(&modules.ct_closing, __ATOMIC_SEQ_CST) == 0) {
-        __atomic_store_n(&modules.last, last, __ATOMIC_RELEASE);
+    look.dynamic = look.last->l_ld;
+}
+
+static inline int is_closing(void)
+{
+    return __atomic_load_n(&modules.ct_closing, __ATOMIC_SEQ_CST) != 0;
+}
+
+/* While an object is loaded or unloaded, the next look is due at once. */
+static void keep_last(void)
+{
+    __atomic_store_n(&modules.dynamic, look.dynamic, __ATOMIC_RELAXED);
+    __atomic_store_n(&modules.last, look.has_early || look.has_unfinished ? NULL : look.last,
+                     __ATOMIC_SEQ_CST);
+    if (is_closing()) {
+        __atomic_store_n(&modules.last, NULL, __ATOMIC_RELEASE);
     }
-    look.has_begun = 1;
+}
+
+/* Whether an object is relocated, with its initial values, and its variables can be used. */
+static int is_ready(const struct dl_phdr_info *info)
+{
+    const ElfW(Phdr) *segment = info->dlpi_phdr;
+    long found[32]; /* larger than what is written there */
+    while (segment->p_type != PT_LOAD) {
+        segment++;
+    }
+    return modules.find_object == NULL ||
+           modules.find_object((void *)(info->dlpi_addr + segment->p_vaddr), found) == 0;
+}
+
+/* The block of an object that the loader has not finished with may be one of an object that had the
+ * same id, until the thread next uses any variable: it must not be kept. */
+static void note_block(const struct dl_phdr_info *info, module_t *module)
+{
+    size_t finished_ones = __atomic_load_n(&finished.generation, __ATOMIC_ACQUIRE);
+    int is_first = modules.generation == 0 && info->dlpi_tls_data != NULL;
+    look.is_there[module - modules.of] = 1;
+    look.blocks[module - modules.of] = (char *)info->dlpi_tls_data;
+    if (!module->is_finished) {
+        module->is_finished = is_first || module->since <= finished_ones;
+        look.has_changed |= module->is_finished;
+    }
+    if (!module->is_finished) {
+        look.has_unfinished = 1;
+    } else if (info->dlpi_tls_data == NULL && look.ct_missing < MOST_MISSING) {
+        look.missing[look.ct_missing++] = info->dlpi_tls_modid;
+    }
 }
 
 /* The loader is locked. */
@@ -280,32 +371,34 @@ static int see_object(struct dl_phdr_info *info, size_t sz, void *unused)
 {
     const ElfW(Phdr) *segment = segment_of(info);
     (void)sz, (void)unused;
-    if (!look.has_begun) {
+    if (look.last == NULL) {
         find_last();
     }
     note_code(info);
-    module_t *module = segment == NULL ? NULL : module_of(info);
-    if (segment != NULL && module == NULL) {
+    if (segment == NULL) {
+        return 0;
+    }
+    if (!is_ready(info)) {
+        look.has_early = 1;
+        return 0;
+    }
+    module_t *module = module_of(info);
+    if (module == NULL) {
         module = add(info, segment);
         look.has_changed |= module != NULL;
     }
     if (module != NULL) {
-        look.is_there[module - modules.of] = 1;
-        look.blocks[module - modules.of] = (char *)info->dlpi_tls_data;
-        if (info->dlpi_tls_data == NULL && look.ct_missing < MOST_MISSING) {
-            look.missing[look.ct_missing++] = info->dlpi_tls_modid;
-        }
+        note_block(info, module);
     }
     return 0;
 }
 
-/* Looks at all objects, under the lock. `allocator` is malloc(), since the loader that is locked
- * can't be asked for it. */
-static void look_at_list(const void *allocator)
+/* Looks at all objects, under the lock. */
+static void look_at_list(void)
 {
     memset(&look, 0, sizeof(look));
-    modules.allocator = allocator;
     dl_iterate_phdr(see_object, NULL);
+    keep_last();
     for (size_t i = 0; i < modules.ct; i++) {
         if (modules.of[i].id != 0 && !look.is_there[i]) {
             modules.of[i].id = 0;
@@ -321,23 +414,28 @@ static void look_at_list(const void *allocator)
 static inline int is_list_old(void)
 {
     const struct link_map *last = __atomic_load_n(&modules.last, __ATOMIC_ACQUIRE);
-    return last == NULL || last->l_next != NULL;
+    return last == NULL || last->l_next != NULL ||
+           last->l_ld != __atomic_load_n(&modules.dynamic, __ATOMIC_RELAXED);
 }
 
 static __attribute__((noinline, cold)) void renew_list(void)
 {
-    const void *allocator = find_allocator();
+    ask_loader();
     lock(&modules.lock);
-    look_at_list(allocator);
+    look_at_list();
+    int has_unfinished = look.has_unfinished;
     unlock(&modules.lock);
+    if (has_unfinished) {
+        ask_whether_finished();
+    }
 }
 
-/* Returns when no loop has the loader make blocks of an object that may be unloaded then; or soon,
- * as such a loop may wait for this thread, which has the loader's lock. */
+/* Returns when no loop has the loader make blocks of an object that may be unloaded then; or after
+ * a tenth of a second, as such a loop may wait for this thread, which has the loader's lock. */
 static void wait_for_touching(void)
 {
-    for (int i = 0; i < 1000 && __atomic_load_n(&modules.ct_touching, __ATOMIC_SEQ_CST) != 0; i++) {
-        aco_i_libc.sched_yield();
+    for (int i = 0; i < 100 && __atomic_load_n(&modules.ct_touching, __ATOMIC_SEQ_CST) != 0; i++) {
+        aco_i_libc.poll(NULL, 0, 1);
     }
 }
 
@@ -361,15 +459,16 @@ typedef struct {
 
 extern void *__tls_get_addr(variable_t *variable); // NOLINT: the loader's name
 
-/* Has the loader make blocks, unless an object may be unloaded: then the loop looks again soon. */
-static void touch(const size_t *ids, size_t ct)
+/* Has the loader make blocks, unless an object may be unloaded: then the loop looks again soon.
+ * Returns how many. */
+static size_t touch(const size_t *ids, size_t ct)
 {
-    __atomic_add_fetch(&modules.ct_touching, 1, __ATOMIC_SEQ_CST);
-    for (size_t i = 0; i < ct && __atomic_load_n(&modules.ct_closing, __ATOMIC_SEQ_CST) == 0; i++) {
+    size_t i = 0;
+    for (; i < ct && !is_closing(); i++) {
         variable_t first = {ids[i], 0};
         __tls_get_addr(&first);
     }
-    __atomic_sub_fetch(&modules.ct_touching, 1, __ATOMIC_SEQ_CST);
+    return i;
 }
 
 static void enlarge_blocks(size_t ct)
@@ -397,21 +496,26 @@ static size_t take_list(size_t *missing)
 
 static __attribute__((noinline, cold)) void look_again(void)
 {
-    size_t missing[MOST_MISSING], ct_missing, room;
-    const void *allocator = find_allocator();
+    size_t missing[MOST_MISSING], room, ct_touched;
+    int has_unfinished;
+    ask_loader();
     do {
+        __atomic_add_fetch(&modules.ct_touching, 1, __ATOMIC_SEQ_CST);
         lock(&modules.lock);
-        look_at_list(allocator);
+        look_at_list();
         room = modules.ct;
-        ct_missing = room <= mine.room ? take_list(missing) : 0;
+        size_t ct_missing = room <= mine.room ? take_list(missing) : 0;
+        has_unfinished = look.has_unfinished;
         unlock(&modules.lock);
+        ct_touched = touch(missing, ct_missing);
+        __atomic_sub_fetch(&modules.ct_touching, 1, __ATOMIC_SEQ_CST);
         if (room > mine.room) {
             enlarge_blocks(room);
-            ct_missing = 1; /* not known yet */
-            continue;
         }
-        touch(missing, ct_missing);
-    } while (ct_missing != 0 && __atomic_load_n(&modules.ct_closing, __ATOMIC_RELAXED) == 0);
+    } while (room > mine.ct || ct_touched != 0);
+    if (has_unfinished) {
+        ask_whether_finished();
+    }
 }
 
 static inline int has_changed(void)
@@ -461,6 +565,14 @@ static void enlarge(thread_t *thread)
     thread->variables_sz = sz;
 }
 
+static void initialize(const module_t *module, char *values)
+{
+    memcpy(values, module->image, module->image_sz);
+    memset(values + module->image_sz, 0, module->sz - module->image_sz);
+}
+
+/* A thread has the initial values of objects that were loaded since its variables were put by, and
+ * of those that the loop has no variables of yet. */
 static void put_by(thread_t *thread)
 {
     if (thread->variables_sz < __atomic_load_n(&modules.sz, __ATOMIC_RELAXED)) {
@@ -468,27 +580,24 @@ static void put_by(thread_t *thread)
     }
     for (size_t i = 0; i < mine.ct; i++) {
         const block_t *b = &mine.blocks[i];
+        char *values = thread->variables + b->module.place;
         if (b->block != NULL) {
-            memcpy(thread->variables + b->module.place, b->block, b->module.sz);
+            memcpy(values, b->block, b->module.sz);
+        } else if (b->module.since > thread->generation) {
+            initialize(&b->module, values);
         }
     }
     thread->generation = mine.generation;
 }
 
-/* Objects that were loaded since then have their initial values. */
 static void fetch(const thread_t *thread)
 {
     for (size_t i = 0; i < mine.ct; i++) {
-        const module_t *module = &mine.blocks[i].module;
-        char *block = mine.blocks[i].block;
-        if (block == NULL) {
-            continue;
-        }
-        if (module->since <= thread->generation) {
-            memcpy(block, thread->variables + module->place, module->sz);
-        } else {
-            memcpy(block, module->image, module->image_sz);
-            memset(block + module->image_sz, 0, module->sz - module->image_sz);
+        const block_t *b = &mine.blocks[i];
+        if (b->block != NULL && b->module.since <= thread->generation) {
+            memcpy(b->block, thread->variables + b->module.place, b->module.sz);
+        } else if (b->block != NULL) {
+            initialize(&b->module, b->block);
         }
     }
 }
@@ -528,4 +637,5 @@ void aco_i_begin_child_of_variables(void)
     modules.lock = (lock_t){0};
     modules.ct_closing = modules.ct_touching = 0;
     modules.last = NULL;
+    finished.is_asked = 0;
 }

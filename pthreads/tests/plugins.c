@@ -39,9 +39,22 @@ static void *has_own_values(void *arg)
     return arg;
 }
 
+static void *ends(void *arg)
+{
+    return arg;
+}
+
+static void *starts_threads(void *arg)
+{
+    while (!__atomic_load_n(&is_over, __ATOMIC_ACQUIRE)) {
+        result_of(start(ends, NULL));
+    }
+    return arg;
+}
+
 static void threads_have_values_of_later_objects(const char *file)
 {
-    pthread_t threads[CT_THREADS];
+    pthread_t threads[CT_THREADS], starter = start(starts_threads, NULL);
     pthread_barrier_init(&barrier, NULL, CT_THREADS + 1);
     for (int i = 0; i < CT_THREADS; i++) {
         threads[i] = start(has_own_values, NULL);
@@ -54,21 +67,11 @@ static void threads_have_values_of_later_objects(const char *file)
     for (int i = 0; i < CT_THREADS; i++) {
         result_of(threads[i]);
     }
+    __atomic_store_n(&is_over, 1, __ATOMIC_RELEASE);
+    result_of(starter);
+    __atomic_store_n(&is_over, 0, __ATOMIC_RELEASE);
     CHECK(plugin() == 101 && dlclose(object) == 0);
     pthread_barrier_destroy(&barrier);
-}
-
-static void *ends(void *arg)
-{
-    return arg;
-}
-
-static void *starts_threads(void *arg)
-{
-    while (!__atomic_load_n(&is_over, __ATOMIC_ACQUIRE)) {
-        result_of(start(ends, NULL));
-    }
-    return arg;
 }
 
 static void *loads(void *file)
@@ -95,7 +98,11 @@ static void threads_start_while_objects_come_and_go(char **files)
 int main(int argc, char **argv)
 {
     CHECK(argc == 3);
-    threads_have_values_of_later_objects(argv[1]);
+    setenv("WAITS", "", 1);
+    for (int i = 0; i < 10; i++) {
+        threads_have_values_of_later_objects(argv[1]);
+    }
+    unsetenv("WAITS"); /* a thread that waits for the loader keeps its loop */
     threads_start_while_objects_come_and_go(argv + 1);
     puts("all held");
     return 0;
