@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What GLib has for threads: its own locks, which wait by futexes, pools, queues and main loops. */
+/* GLib: its own locks, which wait by futexes, pools, queues and main loops. */
 #include "check.h"
 
 #include <glib.h>
