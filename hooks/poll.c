@@ -271,14 +271,11 @@ static int table_sz(void)
 {
     KEEP_ERRNO();
     char text[1024];
-    const char *line = NULL;
     int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/status", O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        long sz = syscall(SYS_read, fd, text, sizeof(text) - 1);
-        text[sz < 0 ? 0 : sz] = '\0';
-        line = strstr(text, "\nFDSize:");
-        syscall(SYS_close, fd);
-    }
+    long sz = syscall(SYS_read, fd, text, sizeof(text) - 1); /* fails if that has failed */
+    text[sz < 0 ? 0 : sz] = '\0';
+    const char *line = strstr(text, "\nFDSize:");
+    syscall(SYS_close, fd);
     return line != NULL ? atoi(line + sizeof("\nFDSize:") - 1) : FD_SETSIZE;
 }
 

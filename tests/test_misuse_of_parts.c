@@ -52,6 +52,7 @@ MISUSE(detach_yielded, (aco_detach(w->yielded), 0))
 MISUSE(detach_detached, (aco_detach(w->detached), 0))
 MISUSE(attach_null, (aco_attach(NULL, w->main_co), 0))
 MISUSE(attach_yielded, (aco_attach(w->yielded, w->main_co), 0))
+MISUSE(attach_main, (aco_attach(w->main_co, w->main_co), 0))
 MISUSE(attach_to_null, (aco_attach(w->detached, NULL), 0))
 MISUSE(yield_movably, (aco_movable_yield(), 0))
 MISUSE(resume_value_null, aco_resume_value(NULL, w))
@@ -87,6 +88,7 @@ static const misuse_t misuses_of_parts[] = {
     CASE(detach_detached, MAIN, "aco_detach", "is detached", CO(detached)),
     CASE(attach_null, MAIN, "aco_attach", "not detached", NOBODY),
     CASE(attach_yielded, MAIN, "aco_attach", "not detached", CO(yielded)),
+    CASE(attach_main, MAIN, "aco_attach", "not detached", CO(main_co)),
     CASE(attach_to_null, MAIN, "aco_attach", "NULL or of another thread", CO(detached)),
     CASE(yield_movably, FRESH, "aco_movable_yield", NONE, NOBODY),
     CASE(yield_movably, MAIN, "aco_movable_yield", NONE, CO(main_co)),

@@ -214,6 +214,40 @@ void condition_variable_wakes()
     });
 }
 
+/* Each message names the call. */
+void a_cancelled_wait_tells_its_name()
+{
+    aco::run([] {
+        aco::mutex m;
+        aco::shared_mutex s;
+        aco::semaphore none(0);
+        aco::latch l(1);
+        aco::channel<int> c(0);
+        m.lock();
+        s.lock();
+        auto waits = [](std::string name, auto call) {
+            aco::task<void> t = aco::spawn([&] {
+                CHECK_THROWS(std::system_error, e.what() == name + ": Operation canceled", call());
+            });
+            t.cancel();
+            t.join();
+        };
+        waits("aco::mutex::lock", [&] { m.lock(); });
+        waits("aco::shared_mutex::lock", [&] { s.lock(); });
+        waits("aco::shared_mutex::lock_shared", [&] { s.lock_shared(); });
+        waits("aco::semaphore::acquire", [&] { none.acquire(); });
+        waits("aco::latch::wait", [&] { l.wait(); });
+        waits("aco::channel::send", [&] { c.send(1); });
+        waits("aco::channel::recv", [&] { (void)c.recv(); });
+        waits("aco::sleep_for", [&] { aco::sleep_for(1h); });
+        waits("aco::sleep_until", [&] { aco::sleep_until(std::chrono::steady_clock::now() + 1h); });
+        m.unlock();
+        s.unlock();
+    });
+    CHECK_THROWS(std::system_error, e.what() == std::string("aco::group: ") + strerror(EPERM),
+                 aco::group());
+}
+
 /* Waits that are possible outside of tasks keep their time limit there, too. */
 void threads_wait_for_a_time()
 {
@@ -726,6 +760,7 @@ int main(int argc, char **argv)
         T(shared_mutex_shares),
         T(condition_variable_wakes),
         T(threads_wait_for_a_time),
+        T(a_cancelled_wait_tells_its_name),
         T(semaphore_and_latch_count),
         T(call_once_calls_once),
         T(each_task_has_its_own_locals),

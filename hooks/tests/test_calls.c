@@ -325,6 +325,55 @@ static void tasks_yield_to_each_other(void **state)
     run_tasks(yields_in_turn, NULL);
 }
 
+/* ==== Arguments that change nothing ========================================================== */
+
+static int own_ends[2];
+
+static void *reads_a_byte(void *arg)
+{
+    char got;
+    CHECK(read(own_ends[0], &got, 1) == 1);
+    return arg;
+}
+
+static void *copies_to_itself(void *arg)
+{
+    CHECK(pipe2(own_ends, O_CLOEXEC) == 0);
+    aco_task_t *reader = aco_spawn(reads_a_byte, NULL);
+    aco_yield();
+    CHECK(dup2(own_ends[0], own_ends[0]) == own_ends[0]);
+    CHECK((fcntl(own_ends[0], F_GETFD) & FD_CLOEXEC) != 0);
+    CHECK_FAILS(dup3(own_ends[0], own_ends[0], 0), EINVAL);
+    aco_yield();
+    CHECK(write(own_ends[1], "x", 1) == 1);
+    CHECK(aco_join(reader, NULL) == 0);
+    CHECK(close(own_ends[0]) == 0 && close(own_ends[1]) == 0);
+    CHECK_FAILS(dup2(own_ends[0], own_ends[0]), EBADF);
+    return arg;
+}
+
+static void a_copy_to_itself_ends_no_wait(void **state)
+{
+    (void)state;
+    run_tasks(copies_to_itself, NULL);
+}
+
+static void *sleeps_for_nothing(void *arg)
+{
+    struct timespec *none = (struct timespec *)arg, wrong = {0, -1};
+    CHECK_FAILS(nanosleep(none, NULL), EFAULT);
+    CHECK_FAILS(nanosleep(&wrong, NULL), EINVAL);
+    return NULL;
+}
+
+static void wrong_times_fail_as_in_the_kernel(void **state)
+{
+    (void)state;
+    run_tasks(sleeps_for_nothing, NULL);
+    sleeps_for_nothing(NULL);
+    assert_int_equal(ct_failed, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -334,6 +383,8 @@ int main(void)
         cmocka_unit_test(checked_calls_wait_and_check),
         cmocka_unit_test(own_system_calls_have_results_and_errors),
         cmocka_unit_test(tasks_yield_to_each_other),
+        cmocka_unit_test(a_copy_to_itself_ends_no_wait),
+        cmocka_unit_test(wrong_times_fail_as_in_the_kernel),
     };
     alarm(100);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -84,6 +84,33 @@ static void *wakes_by_bits(void *arg)
     return arg;
 }
 
+static void *waits_in_kernel(void *ct_ended)
+{
+    CHECK(futex(&word, FUTEX_WAIT | PRIVATE, 0, NULL, NULL, 0) == 0);
+    __atomic_add_fetch((int *)ct_ended, 1, __ATOMIC_SEQ_CST);
+    return NULL;
+}
+
+/* A task that moves leaves less for the kernel, which would move the thread. */
+static void *requeues_one(void *arg)
+{
+    static int ct_ended;
+    pthread_t thread;
+    aco_task_t *task = aco_spawn(waits, (void *)(intptr_t)(FUTEX_WAIT | PRIVATE));
+    __atomic_store_n(&ct_ended, 0, __ATOMIC_SEQ_CST);
+    CHECK(pthread_create(&thread, NULL, waits_in_kernel, &ct_ended) == 0);
+    CHECK(aco_sleep(10 * MS) == 0); /* it waits by now, most likely */
+    CHECK(futex(&word, FUTEX_REQUEUE | PRIVATE, 0, (void *)1, &second, 0) == 1);
+    while (__atomic_load_n(&ct_ended, __ATOMIC_SEQ_CST) == 0) {
+        futex(&word, FUTEX_WAKE | PRIVATE, 1, NULL, NULL, 0);
+        CHECK(aco_sleep(MS) == 0);
+    }
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(futex(&second, FUTEX_WAKE | PRIVATE, 5, NULL, NULL, 0) == 1);
+    CHECK(aco_join(task, NULL) == 0);
+    return arg;
+}
+
 static void *requeues(void *arg)
 {
     aco_task_t *tasks[CT_WAITERS];
@@ -135,6 +162,7 @@ static void bits_choose_and_requeues_move(void **state)
     (void)state;
     run_tasks(wakes_by_bits, NULL);
     run_tasks(requeues, NULL);
+    run_tasks(requeues_one, NULL);
     run_tasks(wakes_by_operation, NULL);
 }
 
