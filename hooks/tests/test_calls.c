@@ -361,7 +361,9 @@ static void a_copy_to_itself_ends_no_wait(void **state)
 static void *sleeps_for_nothing(void *arg)
 {
     struct timespec *none = (struct timespec *)arg, wrong = {0, -1};
-    CHECK_FAILS(nanosleep(none, NULL), EFAULT);
+    if (sizeof(long) == sizeof(int64_t)) { /* otherwise libc reads the time itself */
+        CHECK_FAILS(nanosleep(none, NULL), EFAULT);
+    }
     CHECK_FAILS(nanosleep(&wrong, NULL), EINVAL);
     return NULL;
 }
