@@ -7,8 +7,9 @@
  *   generator.hpp  generator: an input range. Without the runtime
  *   task.hpp       run, spawn, task, this_task_id, yield, sleep_for, sleep_until, within, shielded
  *   group.hpp      group, when_all, when_any, when_some
- *   sync.hpp       mutex, recursive_mutex, shared_mutex, condition_variable, semaphore, latch,
- *                  barrier, once_flag, task_local
+ *   sync.hpp       mutex, recursive_mutex, shared_mutex, condition_variable,
+ *                  condition_variable_any, counting_semaphore, latch, barrier, once_flag,
+ *                  task_local
  *   channel.hpp    channel, select
  *   future.hpp     promise, future, shared_task
  *   await.hpp      C++20: co_await of tasks, futures, channels, time and descriptors; await

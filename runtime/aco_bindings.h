@@ -46,6 +46,9 @@ int aco_i_await_end(aco_task_t *task);
 /* Returns 1 if that would return at once; right after the end it may return 0. */
 int aco_i_has_ended(aco_task_t *task);
 
+/* The number that a semaphore holds. Others may change it at once. */
+size_t aco_i_semaphore_ct(aco_semaphore_t *semaphore);
+
 /* Frees a task after aco_i_await_end(). */
 void aco_i_free_ended(aco_task_t *task);
 

@@ -13,7 +13,13 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
+#include <memory>
 #include <mutex>
+#include <optional>
+
+#if __cplusplus > 201703L && defined(__cpp_lib_jthread)
+#include <stop_token>
+#endif
 
 namespace aco {
 ACO_I_BEGIN
@@ -249,9 +255,7 @@ public:
     template <class R, class P, class Q>
     bool wait_for(std::unique_lock<mutex> &lock, std::chrono::duration<R, P> d, Q is_so)
     {
-        using ns = std::chrono::nanoseconds;
-        using point = std::chrono::time_point<std::chrono::steady_clock, ns>;
-        return wait_until(lock, point(ns(detail::ns_from_now(d))), std::move(is_so));
+        return wait_until(lock, detail::point_from_now(d), std::move(is_so));
     }
     template <class C, class D>
     std::cv_status wait_until(std::unique_lock<mutex> &lock, std::chrono::time_point<C, D> t)
@@ -274,8 +278,149 @@ public:
     }
 };
 
-/* As std::counting_semaphore. */
-class semaphore {
+namespace detail {
+/* Unlocks a lock as long as it lives. Ends the program if it can't lock again, as in the standard.
+ */
+template <class L> struct unlocked {
+    L &lock;
+    explicit unlocked(L &l) : lock(l)
+    {
+        lock.unlock();
+    }
+    unlocked(const unlocked &) = delete;
+    unlocked &operator=(const unlocked &) = delete;
+    ~unlocked()
+    {
+        shielded([this] { lock.lock(); });
+    }
+};
+} // namespace detail
+
+/* As std::condition_variable_any: waits with any lock that has lock() and unlock(), also with those
+ * of std::stop_token if there is one. A wait that throws has locked the lock again. */
+class condition_variable_any {
+    struct state {
+        mutex guard;
+        condition_variable changed;
+    };
+    std::shared_ptr<state> state_ = std::make_shared<state>(); /* also of those who wake up */
+
+    /* Calls `wait(changed, guard)` with `lock` unlocked. No notification of one who has seen it
+     * unlocked comes before the wait, as `guard` is locked. */
+    template <class L, class F> static auto wait_by(std::shared_ptr<state> kept, L &lock, F wait)
+    {
+        std::optional<detail::unlocked<L>> outside;
+        std::unique_lock<mutex> guard(kept->guard);
+        outside.emplace(lock);
+        return wait(kept->changed, guard);
+    }
+    /* A callback of a std::stop_token may destroy the object. */
+    static void notify_all_of(std::shared_ptr<state> kept) noexcept
+    {
+        shielded([&] {
+            std::lock_guard<mutex> guard(kept->guard);
+            kept->changed.notify_all();
+        });
+    }
+
+public:
+    condition_variable_any() = default;
+    condition_variable_any(const condition_variable_any &) = delete;
+    condition_variable_any &operator=(const condition_variable_any &) = delete;
+
+    void notify_one() noexcept
+    {
+        shielded([this] {
+            std::lock_guard<mutex> guard(state_->guard);
+            state_->changed.notify_one();
+        });
+    }
+    void notify_all() noexcept
+    {
+        notify_all_of(state_);
+    }
+    template <class L> void wait(L &lock)
+    {
+        wait_by(state_, lock, [](auto &changed, auto &guard) { changed.wait(guard); });
+    }
+    template <class L, class P> void wait(L &lock, P is_so)
+    {
+        while (!is_so()) {
+            wait(lock);
+        }
+    }
+    template <class L, class R, class P>
+    std::cv_status wait_for(L &lock, std::chrono::duration<R, P> d)
+    {
+        return wait_by(state_, lock,
+                       [d](auto &changed, auto &guard) { return changed.wait_for(guard, d); });
+    }
+    template <class L, class R, class P, class Q>
+    bool wait_for(L &lock, std::chrono::duration<R, P> d, Q is_so)
+    {
+        return wait_until(lock, detail::point_from_now(d), std::move(is_so));
+    }
+    template <class L, class C, class D>
+    std::cv_status wait_until(L &lock, std::chrono::time_point<C, D> t)
+    {
+        return wait_by(state_, lock,
+                       [t](auto &changed, auto &guard) { return changed.wait_until(guard, t); });
+    }
+    template <class L, class C, class D, class Q>
+    bool wait_until(L &lock, std::chrono::time_point<C, D> t, Q is_so)
+    {
+        while (!is_so()) {
+            if (wait_until(lock, t) == std::cv_status::timeout) {
+                return is_so();
+            }
+        }
+        return true;
+    }
+
+#if __cplusplus > 201703L && defined(__cpp_lib_jthread)
+    /* These end as well, and return is_so(), once a stop is requested. */
+    template <class L, class P> bool wait(L &lock, std::stop_token stop, P is_so)
+    {
+        return wait_stoppable(lock, stop, is_so, [](auto &changed, auto &guard) {
+            changed.wait(guard);
+            return std::cv_status::no_timeout;
+        });
+    }
+    template <class L, class R, class P, class Q>
+    bool wait_for(L &lock, std::stop_token stop, std::chrono::duration<R, P> d, Q is_so)
+    {
+        return wait_until(lock, std::move(stop), detail::point_from_now(d), std::move(is_so));
+    }
+    template <class L, class C, class D, class Q>
+    bool wait_until(L &lock, std::stop_token stop, std::chrono::time_point<C, D> t, Q is_so)
+    {
+        return wait_stoppable(lock, stop, is_so, [t](auto &changed, auto &guard) {
+            return changed.wait_until(guard, t);
+        });
+    }
+
+private:
+    template <class L, class P, class F>
+    bool wait_stoppable(L &lock, const std::stop_token &stop, P &is_so, F wait)
+    {
+        auto wake = [kept = state_] { notify_all_of(kept); };
+        std::stop_callback<decltype(wake)> on_stop(stop, wake);
+        auto unless_stopped = [&](auto &changed, auto &guard) {
+            return stop.stop_requested() ? std::cv_status::timeout : wait(changed, guard);
+        };
+        while (!is_so()) {
+            if (wait_by(state_, lock, unless_stopped) == std::cv_status::timeout) {
+                return is_so();
+            }
+        }
+        return true;
+    }
+#endif
+};
+
+/* As std::counting_semaphore. A number that it can't hold is misuse, and aborts. */
+template <std::ptrdiff_t least_max = PTRDIFF_MAX> class counting_semaphore {
+    static_assert(least_max >= 0, "a semaphore holds no negative number");
     aco_semaphore_t semaphore_;
 
     bool try_acquire_for_ns(std::int64_t ns)
@@ -283,18 +428,25 @@ class semaphore {
         return detail::is_in_time(ns, "aco::semaphore::try_acquire_for",
                                   [this] { return aco_semaphore_acquire(&semaphore_); });
     }
+    static void need_between(std::ptrdiff_t ct, std::ptrdiff_t most, const char *call)
+    {
+        if (ct < 0 || ct > most) {
+            aco_i_fail(call, aco_get_co(), "the number is negative, or more than max() allows");
+        }
+    }
 
 public:
-    explicit semaphore(std::ptrdiff_t ct)
+    explicit counting_semaphore(std::ptrdiff_t ct)
     {
+        need_between(ct, max(), "aco::semaphore");
         aco_semaphore_init(&semaphore_, static_cast<std::size_t>(ct));
     }
     static constexpr std::ptrdiff_t max() noexcept
     {
-        return PTRDIFF_MAX;
+        return least_max;
     }
-    semaphore(const semaphore &) = delete;
-    semaphore &operator=(const semaphore &) = delete;
+    counting_semaphore(const counting_semaphore &) = delete;
+    counting_semaphore &operator=(const counting_semaphore &) = delete;
 
     void acquire()
     {
@@ -315,11 +467,16 @@ public:
     }
     void release(std::ptrdiff_t ct = 1)
     {
+        auto present = static_cast<std::ptrdiff_t>(aco_i_semaphore_ct(&semaphore_));
+        need_between(ct, max() - present, "aco::semaphore::release");
         while (ct-- > 0) {
-            detail::check(aco_semaphore_release(&semaphore_), "aco::semaphore::release");
+            aco_semaphore_release(&semaphore_);
         }
     }
 };
+
+using semaphore = counting_semaphore<>;
+using binary_semaphore = counting_semaphore<1>;
 
 /* As std::latch. */
 class latch {

@@ -445,6 +445,11 @@ template <class R, class P> std::int64_t ns_from_now(std::chrono::duration<R, P>
     std::int64_t ns = ns_of(d), now = aco_now();
     return ns > INT64_MAX - now ? INT64_MAX : now + ns;
 }
+template <class R, class P> auto point_from_now(std::chrono::duration<R, P> d)
+{
+    using ns = std::chrono::nanoseconds;
+    return std::chrono::time_point<std::chrono::steady_clock, ns>(ns(ns_from_now(d)));
+}
 
 class scope {
     aco_i_scope_t scope_;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <malloc.h>
+#include <signal.h>
 
 namespace {
 
@@ -297,6 +298,127 @@ void semaphore_and_latch_count()
         l.wait();
         first.join();
         CHECK(l.try_wait());
+    });
+}
+
+/* A lock of the user's own. */
+struct plain_lock {
+    bool is_locked = true;
+    void lock()
+    {
+        aco::yield();
+        is_locked = true;
+    }
+    void unlock()
+    {
+        is_locked = false;
+    }
+};
+
+void condition_variable_any_waits_with_any_lock()
+{
+    aco::run([] {
+        aco::condition_variable_any c;
+        aco::shared_mutex m;
+        int turn = 0;
+        auto other = spawn([&] {
+            std::shared_lock<aco::shared_mutex> lock(m);
+            c.wait(lock, [&] { return turn == 1; });
+            CHECK(lock.owns_lock());
+        });
+        let_others_wait();
+        std::unique_lock<aco::shared_mutex> lock(m);
+        CHECK(!other.done());
+        turn = 1;
+        c.notify_all();
+        CHECK(c.wait_for(lock, 1ms) == std::cv_status::timeout && lock.owns_lock());
+        other.join();
+        CHECK(c.wait_until(lock, std::chrono::steady_clock::now()) == std::cv_status::timeout);
+        CHECK(!c.wait_for(lock, 1ms, [] { return false; }) && lock.owns_lock());
+        CHECK(c.wait_until(lock, std::chrono::steady_clock::now(), [] { return true; }));
+        auto one = spawn([&] { c.notify_one(); });
+        CHECK(c.wait_for(lock, for_ever) == std::cv_status::no_timeout);
+        one.join();
+        lock.unlock();
+        check_wait_ends([&] {
+            plain_lock mine;
+            aco::detail::at_end locked([&] { CHECK(mine.is_locked); });
+            c.wait(mine);
+        });
+    });
+}
+
+/* A notified waiter may still be about to lock again. */
+void condition_variable_any_may_be_destroyed_once_all_are_notified()
+{
+    aco::run([] {
+        auto c = std::make_unique<aco::condition_variable_any>();
+        auto other = spawn([&] {
+            plain_lock mine;
+            c->wait(mine);
+            return mine.is_locked;
+        });
+        let_others_wait();
+        c->notify_one();
+        c.reset();
+        CHECK(other.join());
+    });
+}
+
+void condition_variable_any_joins_threads()
+{
+    aco::condition_variable_any c;
+    std::mutex m;
+    int turn = 0;
+    std::thread plain([&] {
+        std::unique_lock<std::mutex> lock(m);
+        c.wait(lock, [&] { return turn == 1; });
+        turn = 2;
+        c.notify_all();
+        c.wait(lock, [&] { return turn == 3; });
+    });
+    aco::run([&] {
+        std::unique_lock<std::mutex> lock(m);
+        turn = 1;
+        c.notify_all();
+        c.wait(lock, [&] { return turn == 2; });
+        turn = 3;
+        c.notify_all();
+    });
+    plain.join();
+}
+
+void a_semaphore_has_bounds()
+{
+    static_assert(aco::binary_semaphore::max() >= 1 && aco::counting_semaphore<5>::max() >= 5);
+    static_assert(std::is_same_v<aco::semaphore, aco::counting_semaphore<>>);
+    static_assert(!std::is_convertible_v<int, aco::semaphore>);
+    static_assert(!std::is_copy_constructible_v<aco::semaphore>);
+    auto dies = [](auto f) {
+        auto [said, status] = said_by(f);
+        return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT &&
+               said.find("aco::semaphore") != std::string::npos &&
+               said.find("more than max() allows") != std::string::npos;
+    };
+    CHECK(dies([] { aco::binary_semaphore(2); }));
+    CHECK(dies([] { aco::semaphore(-1); }));
+    CHECK(dies([] { aco::binary_semaphore(1).release(); }));
+    CHECK(dies([] { aco::counting_semaphore<3>(1).release(3); }));
+    CHECK(dies([] { aco::semaphore(0).release(-1); }));
+    CHECK(dies([] { aco::semaphore(aco::semaphore::max()).release(); }));
+    aco::run([] {
+        aco::counting_semaphore<3> s(1);
+        s.release(2);
+        s.release(0);
+        CHECK(s.try_acquire() && s.try_acquire() && s.try_acquire() && !s.try_acquire());
+        aco::binary_semaphore b(0);
+        auto first = spawn([&] { b.acquire(); }), second = spawn([&] { b.acquire(); });
+        let_others_wait();
+        b.release(); /* to the first, so that the semaphore has room for the next one */
+        b.release();
+        first.join();
+        second.join();
+        b.release();
     });
 }
 
@@ -762,6 +884,10 @@ int main(int argc, char **argv)
         T(threads_wait_for_a_time),
         T(a_cancelled_wait_tells_its_name),
         T(semaphore_and_latch_count),
+        T(condition_variable_any_waits_with_any_lock),
+        T(condition_variable_any_may_be_destroyed_once_all_are_notified),
+        T(condition_variable_any_joins_threads),
+        T(a_semaphore_has_bounds),
         T(call_once_calls_once),
         T(each_task_has_its_own_locals),
         T(channel_passes_values_in_order),

@@ -514,6 +514,15 @@ int aco_semaphore_release(aco_semaphore_t *semaphore)
     return 0;
 }
 
+size_t aco_i_semaphore_ct(aco_semaphore_t *semaphore)
+{
+    need(semaphore, "aco_i_semaphore_ct", no_semaphore);
+    lock(&semaphore->lock);
+    size_t ct = semaphore->ct;
+    unlock(&semaphore->lock);
+    return ct;
+}
+
 /* ==== Wait groups ============================================================================ */
 
 static int count(const char *call, aco_wait_group_t *wait_group, int64_t ct)

@@ -488,6 +488,7 @@ static void calls_off_from_another_thread(void)
     X("aco_i_await_end", aco_i_await_end(NULL))                                                    \
     X("the destructor of a task", aco_i_cancel_and_await(NULL))                                    \
     X("the destructor of a task", aco_i_cancel_and_await(aco_self()))                              \
+    X("aco_i_semaphore_ct", aco_i_semaphore_ct(NULL))                                              \
     X("aco_i_has_ended", aco_i_has_ended(NULL))                                                    \
     X("aco_i_free_ended", aco_i_free_ended(NULL))                                                  \
     X("aco_i_was_cancelled", aco_i_was_cancelled(NULL))                                            \
