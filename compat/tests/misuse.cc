@@ -2,12 +2,13 @@
 /* misuse N: does the N-th kind of misuse, which ends in a message. */
 #include "co_routine.h"
 
-#include "aco.h"
+#include "aco_runtime.h"
 
 #include <stdlib.h>
 
 static stCoRoutine_t *outer, *inner;
 static int number;
+static aco_semaphore_t none;
 
 static void *run_inner(void *)
 {
@@ -36,6 +37,10 @@ static void *run_outer(void *)
         break;
     case 10:
         aco_exit();
+        break;
+    case 12:
+    case 13:
+        aco_semaphore_acquire(&none);
         break;
     default:
         co_resume(inner);
@@ -71,6 +76,14 @@ int main(int argc, char **argv)
         co_resume(co_self());
     } else if (number == 10) {
         co_resume(outer);
+    } else if (number == 11) {
+        co_yield (NULL);
+    } else if (number == 12) {
+        co_resume(outer);
+        co_release(outer);
+    } else if (number == 13) {
+        co_resume(outer);
+        co_reset(outer);
     } else {
         co_release(NULL);
     }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Coroutines, values and hooks: the result of each call, and the order in which coroutines run. */
+// build: -I. -Iruntime
 #include "calls.h"
 
+#include "aco_runtime.h"
 #include "co_routine_inner.h"
 
 #include <fcntl.h>
@@ -374,6 +376,28 @@ static void test_fork()
     CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
 
+static void *creates_none(void *arg)
+{
+    stCoRoutine_t *co = NULL;
+    errno = 0;
+    CHECK(co_create(&co, NULL, polls_for_time, NULL) == -1 && errno == EBUSY && co == NULL);
+    return arg;
+}
+
+static void *runs_another_loop(void *arg)
+{
+    CHECK(aco_run(NULL, creates_none, NULL, NULL) == 0);
+    return arg;
+}
+
+/* A thread that is in aco_run() has a loop already. */
+static void test_other_loop()
+{
+    pthread_t other;
+    CHECK(pthread_create(&other, NULL, runs_another_loop, NULL) == 0);
+    CHECK(pthread_join(other, NULL) == 0);
+}
+
 /* The line that co_log_err() prints. */
 static void test_log()
 {
@@ -402,5 +426,6 @@ int main()
         test_hooks(stacks[i]);
     }
     test_fork();
+    test_other_loop();
     return ct_failed != 0;
 }

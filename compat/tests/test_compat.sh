@@ -26,6 +26,9 @@ readonly MESSAGES=(
     "co_resume: no coroutine"
     "co_release: no coroutine"
     "aco_exit: it would skip destructors"
+    "co_yield: no coroutine runs"
+    "co_release: the coroutine waits for a lock or a helper thread: let it go on first"
+    "co_reset: the coroutine waits for a lock or a helper thread: let it go on first"
 )
 
 # check C_COMPILER CXX_COMPILER OPTION...
@@ -58,8 +61,8 @@ check_headers() {
 
 check_misuse() {
     local i
-    must "misuse.cc does not build" "$1" -std=c++11 "${WARNINGS[@]}" -I. -Icompat -pthread \
-        compat/tests/misuse.cc "${OBJECTS[@]}" -ldl -o "$TMP/misuse"
+    must "misuse.cc does not build" "$1" -std=c++11 "${WARNINGS[@]}" -I. -Iruntime -Icompat \
+        -pthread compat/tests/misuse.cc "${OBJECTS[@]}" -ldl -o "$TMP/misuse"
     for i in "${!MESSAGES[@]}"; do
         run_to_death "$TMP/misuse" "$i"
         if ((STATUS != 134)) || ! grep -q "^aco: ${MESSAGES[i]}" "$TMP/said"; then
