@@ -122,6 +122,9 @@ HIDDEN int aco_i_new_variables(thread_t *thread);
 /* Makes the variables of the loop those of the running thread. */
 HIDDEN void aco_i_take_variables(thread_t *thread);
 
+/* Whether an address is that of such a variable. */
+HIDDEN int aco_i_is_variable(const void *address);
+
 /* Leaves them to nobody, when the running thread has ended, and frees those that were put by. */
 HIDDEN void aco_i_drop_variables(thread_t *thread);
 

@@ -623,6 +623,17 @@ void aco_i_take_variables(thread_t *thread)
     mine.owner = thread;
 }
 
+int aco_i_is_variable(const void *address)
+{
+    for (size_t i = 0; i < mine.ct; i++) {
+        const block_t *b = &mine.blocks[i];
+        if (b->block != NULL && (uintptr_t)address - (uintptr_t)b->block < b->module.sz) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 void aco_i_drop_variables(thread_t *thread)
 {
     if (mine.owner == thread) {

@@ -116,6 +116,15 @@ test_random() {
     done
 }
 
+# A thread that waits for its thread-local word is told of, once.
+test_own_word() {
+    build own_word.c
+    must "own_word" timeout 60 "$TMP/own_word"
+    must "own_word as a task" "${RUN[@]}" 60 "$TMP/own_word"
+    [[ $(<"$TMP/said") == "aco-run: thread waiter waits for a futex among "*$'\nall held' &&
+        $(wc -l <"$TMP/said") == 2 ]] || fail "own_word: $(<"$TMP/said")"
+}
+
 test_own() {
     local options
     test_names
@@ -157,6 +166,7 @@ test_own() {
     cp "$TMP/plugin.so" "$TMP/other.so"
     build plugins.c
     both 60 "$TMP/plugins" "$TMP/plugin.so" "$TMP/other.so"
+    test_own_word
     test_random
     test_options
     must "20,000 threads" "${RUN[@]}" 60 "$TMP/threads" 20000
