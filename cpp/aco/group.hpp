@@ -5,6 +5,7 @@
 #ifndef ACO_GROUP_HPP
 #define ACO_GROUP_HPP
 
+#include "future.hpp"
 #include "task.hpp"
 
 #include <cstddef>
@@ -17,38 +18,62 @@ ACO_I_BEGIN
 
 namespace detail {
 
-#ifdef __cpp_exceptions
-/* Keeps the exception of a task of a group, unless the group has one, and cancels the group. */
-inline void keep_thrown(aco_group_t *group)
+/* Keeps the exception of a task of a group, in a handler of it, and cancels the group; unless the
+ * group has one, or it is that of a cancelled task. */
+inline void keep_thrown([[maybe_unused]] aco_group_t *group)
 {
+#ifdef __cpp_exceptions
+    try {
+        throw;
+    } catch (const std::system_error &e) {
+        if (is_cancellation(e, aco_self())) {
+            return;
+        }
+    } catch (...) {
+    }
     auto thrown = std::make_unique<std::exception_ptr>(std::current_exception());
     if (aco_i_group_keep(group, thrown.get())) {
         thrown.release();
         aco_group_cancel(group);
     }
-}
 #endif
+}
 
-template <class F> struct member {
+template <class F, class T = std::invoke_result_t<F &>> struct member {
+    F f;
+    aco_group_t *group;
+    promise<T> result{};
+
+    void operator()()
+    {
+        tell_function(f);
+        ACO_I_TRY_TASK
+        {
+            result.set_value(f());
+        }
+        ACO_I_CATCH_ALL
+        {
+            keep_thrown(group);
+            result.set_exception(std::current_exception());
+        }
+    }
+};
+
+template <class F> struct member<F, void> {
     F f;
     aco_group_t *group;
 
     void operator()()
     {
         tell_function(f);
-#ifdef __cpp_exceptions
-        try {
+        ACO_I_TRY_TASK
+        {
             f();
-        } catch (const std::system_error &e) {
-            if (!is_cancellation(e, aco_self())) {
-                keep_thrown(group);
-            }
-        } catch (...) {
+        }
+        ACO_I_CATCH_ALL
+        {
             keep_thrown(group);
         }
-#else
-        f();
-#endif
     }
 };
 
@@ -91,15 +116,23 @@ public:
         end(&error);
     }
 
-    /* A task of the group that runs `f()`. Throws ECANCELED if the group was cancelled. */
-    template <class F> void spawn(F &&f)
+    /* A task of the group that runs `f()`; returns an aco::future of what that returns, or nothing
+     * if it is void. An exception leaves get(), too. Throws ECANCELED in a cancelled group. */
+    template <class F> auto spawn(F &&f)
     {
-        using M = detail::member<std::decay_t<F>>;
-        task_options options = {};
+        task_options options;
         options.group = valid();
         options.name = detail::name_for<F>();
-        detail::go<M>(&options, detail::run_stored<M, void>, M{std::forward<F>(f), group_}, nullptr,
-                      "aco::group::spawn");
+        return start(options, std::forward<F>(f));
+    }
+    template <class F> auto spawn(task_options options, F &&f)
+    {
+        using G = detail::limited<std::decay_t<F>>;
+        options.group = valid();
+        if (options.name == nullptr) {
+            options.name = detail::name_for<F>();
+        }
+        return start(options, G{std::forward<F>(f), detail::limit_of(options)});
     }
     /* Cancels its tasks, now and to come, and the groups that these made. */
     void cancel()
@@ -124,6 +157,22 @@ public:
     }
 
 private:
+    template <class F> auto start(const task_options &options, F &&f)
+    {
+        using M = detail::member<std::decay_t<F>>;
+        M made{std::forward<F>(f), group_};
+        auto go = [&] {
+            detail::go<M>(options, detail::run_stored<M, void>, std::move(made), nullptr,
+                          "aco::group::spawn");
+        };
+        if constexpr (std::is_void_v<std::invoke_result_t<std::decay_t<F> &>>) {
+            go();
+        } else {
+            auto result = made.result.get_future();
+            go();
+            return result;
+        }
+    }
     aco_group_t *valid() const
     {
         if (group_ == nullptr) {

@@ -40,7 +40,17 @@ namespace aco {
 ACO_I_BEGIN
 
 using run_options = aco_run_options_t;
-using task_options = aco_task_options_t;
+
+/* Options of a task. With C++20, name those that you set: {.name = "worker", .thread = ACO_ANY}. */
+struct task_options {
+    const char *name = nullptr; /* kept, not copied; nullptr: the type of its callable */
+    std::size_t stack_sz = 0;   /* 0: that of the options of the runtime */
+    bool shares_stack = false;
+    int thread = ACO_HERE;
+    aco_group_t *group = nullptr;
+    /* As aco::within() around its callable, from spawn() on. */
+    std::chrono::nanoseconds within = std::chrono::nanoseconds::max();
+};
 
 namespace detail {
 
@@ -310,15 +320,12 @@ template <class F> void tell_function([[maybe_unused]] const F &f) noexcept
     }
 }
 
-template <class G> struct named_options {
-    static constexpr task_options make() noexcept
-    {
-        task_options made{};
-        made.name = name_for<G>();
-        return made;
-    }
-    static constexpr task_options options = make();
-};
+template <class G> constexpr task_options named() noexcept
+{
+    task_options made;
+    made.name = name_for<G>();
+    return made;
+}
 
 /* ---- Spawning ---- */
 
@@ -372,36 +379,30 @@ template <class F, class T> struct with_room {
 /* Makes a task that runs F(arg) by `run`; `task` as for aco_go_with(). Throws what F's constructor
  * throws. */
 template <class F, class A>
-void go(const task_options *options, void *(*run)(void *), A &&arg, aco_task_t **task,
+void go(const task_options &options, void *(*run)(void *), A &&arg, aco_task_t **task,
         const char *call)
 {
+    const aco_task_options_t its{options.name, options.stack_sz, options.shares_stack,
+                                 options.thread, options.group};
     if constexpr (fits<F>) {
         F made(std::forward<A>(arg));
         auto place = [](void *storage, void *from) {
             ::new (storage) F(std::move(*static_cast<F *>(from)));
         };
-        check(aco_i_spawn_in(options, run, place, &made, task), call);
+        check(aco_i_spawn_in(&its, run, place, &made, task), call);
     } else {
         auto made = std::make_unique<F>(std::forward<A>(arg));
         auto place = [](void *storage, void *from) { ::new (storage) F *(static_cast<F *>(from)); };
-        check(aco_i_spawn_in(options, run, place, made.get(), task), call);
+        check(aco_i_spawn_in(&its, run, place, made.get(), task), call);
         made.release();
     }
 }
 
 /* Starts a task that runs `f()` and keeps its outcome. */
-template <class T, class G> aco_task_t *start(const task_options *options, G &&f)
+template <class T, class G> aco_task_t *start(const task_options &options, G &&f)
 {
     using F = std::decay_t<G>;
     aco_task_t *task;
-    task_options named;
-    if (options == nullptr) {
-        options = &named_options<G>::options;
-    } else if (options->name == nullptr) {
-        named = *options;
-        named.name = name_for<G>();
-        options = &named;
-    }
     if constexpr (fits<outcome<T>>) {
         go<F>(options, run_stored<F, T>, std::forward<G>(f), &task, "aco::spawn");
     } else {
@@ -465,6 +466,26 @@ public:
         aco_i_leave(&scope_);
     }
 };
+
+/* A callable of a task with a deadline. */
+template <class F> struct limited {
+    F f;
+    std::int64_t deadline; /* INT64_MAX: none */
+
+    decltype(auto) operator()()
+    {
+        tell_function(f);
+        if (deadline == INT64_MAX) {
+            return std::invoke(std::move(f));
+        }
+        scope scope(aco_i_enter_within(std::max<std::int64_t>(deadline, 0) - aco_now()));
+        return std::invoke(std::move(f));
+    }
+};
+inline std::int64_t limit_of(const task_options &options)
+{
+    return options.within == options.within.max() ? INT64_MAX : ns_from_now(options.within);
+}
 
 /* Whether the deadline of a block within a call has passed, for a wait that failed with `error`,
  * and not one from outside. */
@@ -723,13 +744,18 @@ template <class F>
 auto spawn(const task_options &options, F &&f) -> task<std::invoke_result_t<std::decay_t<F>>>
 {
     using T = std::invoke_result_t<std::decay_t<F>>;
-    return task<T>(detail::start<T>(&options, std::forward<F>(f)));
+    using G = detail::limited<std::decay_t<F>>;
+    task_options named = options;
+    if (named.name == nullptr) {
+        named.name = detail::name_for<F>();
+    }
+    return task<T>(detail::start<T>(named, G{std::forward<F>(f), detail::limit_of(options)}));
 }
 
 template <class F> auto spawn(F &&f) -> task<std::invoke_result_t<std::decay_t<F>>>
 {
     using T = std::invoke_result_t<std::decay_t<F>>;
-    return task<T>(detail::start<T>(nullptr, std::forward<F>(f)));
+    return task<T>(detail::start<T>(detail::named<F>(), std::forward<F>(f)));
 }
 
 /* Runs `f()` as the first task of a runtime, as aco_run() does; returns or throws what `f` does,

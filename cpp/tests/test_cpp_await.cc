@@ -700,6 +700,15 @@ void tasks_call_asio()
 
 #endif
 
+void options_are_set_by_name()
+{
+    aco::run([] {
+        auto named = spawn({.name = "worker", .within = 1ms}, [] { aco::sleep_for(for_ever); });
+        CHECK(named.name() == std::string("worker"));
+        CHECK_FAILS(std::errc::timed_out, named.join());
+    });
+}
+
 #ifdef __cpp_lib_jthread
 void condition_variable_any_is_stopped()
 {
@@ -780,6 +789,7 @@ int main(int argc, char **argv)
         T(nested_futures_need_no_stack),
         T(limits_of_promises_and_of_other_threads_are_misuse),
         T(tasks_wait_for_any_awaitable),
+        T(options_are_set_by_name),
 #ifdef __cpp_lib_jthread
         T(condition_variable_any_is_stopped),
         T(condition_variable_any_is_stopped_by_threads),

@@ -408,7 +408,7 @@ void what_copies_throw_reaches_the_caller()
         CHECK(ct_failures([](fragile &&f) { CHECK(spawn(std::move(f)).join() == 5); }) == 1);
         int ct = ct_failures([](fragile &&f) {
             aco::group g;
-            g.spawn(std::move(f));
+            CHECK(g.spawn(std::move(f)).get() == 5);
         });
         CHECK(ct > 0);
         ct = ct_failures([](fragile &&f) {
@@ -902,6 +902,81 @@ void an_exception_in_a_group_cancels_it_and_leaves_join()
 
 /* An exception that passes a coroutine, which is suspended in a destructor, is none of its
  * resumer. */
+void tasks_of_groups_have_results_and_options()
+{
+    aco::run([] {
+        int variable = 0;
+        aco::task_options options;
+        options.name = "worker";
+        options.shares_stack = true;
+        {
+            aco::group g;
+            auto nothing = [] {};
+            static_assert(std::is_void_v<decltype(g.spawn(nothing))>);
+            aco::future<int> one = g.spawn([] { return 1; });
+            auto reference = g.spawn([&]() -> int & { return variable; });
+            auto moved = g.spawn([] { return std::make_unique<counted>(2); });
+            auto name = g.spawn(options, [] { return std::string(aco_task_name(aco_self())); });
+            CHECK(one.get() == 1 && &reference.get() == &variable && moved.get()->value == 2);
+            CHECK(name.get() == "worker");
+            g.spawn(options, [&variable] {
+                let_others_wait();
+                variable = 3;
+            });
+        }
+        CHECK(variable == 3);
+        aco::group failing;
+        auto lost = failing.spawn([]() -> int { throw std::runtime_error("lost"); });
+        auto other = failing.spawn([] {
+            aco::sleep_for(for_ever);
+            return 1;
+        });
+        CHECK_THROWS(std::runtime_error, e.what() == std::string("lost"), lost.get());
+        CHECK_FAILS(std::errc::operation_canceled, other.get());
+        CHECK_THROWS(std::runtime_error, e.what() == std::string("lost"), failing.join());
+        aco::group late;
+        options.shares_stack = false;
+        options.stack_sz = 1;
+        CHECK_FAILS(std::errc::invalid_argument, late.spawn(options, [] {}));
+        options.stack_sz = 0;
+        options.within = 1ms;
+        late.spawn(options, [] { aco::sleep_for(for_ever); });
+        CHECK_FAILS(std::errc::timed_out, late.join());
+    });
+}
+
+void options_have_defaults()
+{
+    alignas(aco::task_options) unsigned char bytes[sizeof(aco::task_options)];
+    std::memset(bytes, 0x7f, sizeof(bytes));
+    auto *options = ::new (bytes) aco::task_options;
+    aco::run([&] {
+        std::thread::id here = std::this_thread::get_id();
+        CHECK(spawn(*options, [&] { return std::this_thread::get_id() == here; }).join());
+        CHECK(spawn(*options, [] { return aco_deadline(); }).join() == INT64_MAX);
+    });
+}
+
+void a_deadline_is_an_option()
+{
+    aco::run([] {
+        aco::task_options options;
+        for (auto d : {std::chrono::nanoseconds(1ms), std::chrono::nanoseconds::min()}) {
+            options.within = d;
+            CHECK_FAILS(std::errc::timed_out,
+                        spawn(options, [] { aco::sleep_for(for_ever); }).join());
+        }
+        options.within = 1h; /* from now on */
+        std::int64_t before = aco_now();
+        auto t = spawn(options, [] { return aco_deadline(); });
+        std::int64_t after = aco_now();
+        while (aco_now() == after) {
+        }
+        std::int64_t deadline = t.join(), hour = std::chrono::nanoseconds(1h).count();
+        CHECK(deadline >= before + hour && deadline <= after + hour);
+    });
+}
+
 void groups_know_what_passes_them()
 {
     aco::run([] {
@@ -1191,6 +1266,9 @@ int main(int argc, char **argv)
         T(then_continues),
         T(groups_end_together),
         T(an_exception_in_a_group_cancels_it_and_leaves_join),
+        T(tasks_of_groups_have_results_and_options),
+        T(options_have_defaults),
+        T(a_deadline_is_an_option),
         T(groups_know_what_passes_them),
         T(when_all_has_all_results),
         T(when_any_leaves_the_others),
