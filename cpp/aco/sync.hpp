@@ -16,6 +16,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 #if __cplusplus > 201703L && defined(__cpp_lib_jthread)
 #include <stop_token>
@@ -630,13 +631,88 @@ template <class F, class... A> void call_once(once_flag &flag, F &&f, A &&...arg
     }
 }
 
+namespace detail {
+
+/* The values that a task has of task_locals, by the place of each. All use one key. */
+struct locals {
+    struct value {
+        std::uint64_t id = 0; /* of its task_local; another one may have the place now */
+        std::shared_ptr<void> it{};
+    };
+    std::vector<value> values;
+
+    /* Ends the values one by one, as their destructors may use the others. */
+    static void end(void *mine)
+    {
+        std::unique_ptr<locals> ended(static_cast<locals *>(mine));
+        aco_setspecific(key(), mine);
+        for (std::size_t i = 0; i < ended->values.size(); i++) {
+            value last = std::exchange(ended->values[i], {});
+        }
+        aco_setspecific(key(), nullptr);
+    }
+    static aco_key_t key()
+    {
+        static const aco_key_t made = [] {
+            aco_key_t k;
+            check(aco_key_create(&k, end), "aco::task_local");
+            return k;
+        }();
+        return made;
+    }
+    /* The values of the running task. Throws EPERM outside of tasks. */
+    static locals &mine()
+    {
+        void *found = aco_getspecific(key());
+        if (found != nullptr) {
+            return *static_cast<locals *>(found);
+        }
+        auto made = std::make_unique<locals>();
+        check(aco_setspecific(key(), made.get()), "aco::task_local::get");
+        return *made.release();
+    }
+};
+
+/* A place that a task_local has as long as it exists. */
+class local_place {
+    static inline std::mutex mutex_;
+    static inline std::vector<bool> is_used_;
+    static inline std::uint64_t last_id_ = 0;
+
+public:
+    std::size_t index = 0;
+    std::uint64_t id;
+
+    local_place()
+    {
+        std::lock_guard<std::mutex> guard(mutex_);
+        while (index < is_used_.size() && is_used_[index]) {
+            index++;
+        }
+        if (index == is_used_.size()) {
+            is_used_.push_back(false);
+        }
+        is_used_[index] = true;
+        id = ++last_id_;
+    }
+    local_place(const local_place &) = delete;
+    local_place &operator=(const local_place &) = delete;
+    ~local_place()
+    {
+        std::lock_guard<std::mutex> guard(mutex_);
+        is_used_[index] = false;
+    }
+};
+
+} // namespace detail
+
 /*
  * A variable with a value for each task, made when the task first uses it: by `T()`, or by the
- * callable given. The value is destroyed when the task ends. A process can have 1024 such
- * variables.
+ * callable given. The value is destroyed when the task ends; if the variable is destroyed before,
+ * then or when the task uses a newer one. A process can have any number of such variables.
  */
 template <class T> class task_local {
-    aco_key_t key_;
+    detail::local_place place_;
     T (*make_)();
 
     static T make_default()
@@ -647,8 +723,6 @@ template <class T> class task_local {
 public:
     explicit task_local(T (*make)() = make_default) : make_(make)
     {
-        detail::check(aco_key_create(&key_, [](void *value) { delete static_cast<T *>(value); }),
-                      "aco::task_local");
     }
     task_local(const task_local &) = delete;
     task_local &operator=(const task_local &) = delete;
@@ -656,16 +730,14 @@ public:
     /* The value of the running task. Throws EPERM outside of tasks. */
     T &get()
     {
-        T *value = static_cast<T *>(aco_getspecific(key_));
-        if (value == nullptr) {
-            value = new T(make_());
-            if (aco_setspecific(key_, value) != 0) {
-                int error = errno;
-                delete value;
-                detail::fail("aco::task_local::get", error);
-            }
+        auto &values = detail::locals::mine().values;
+        if (place_.index < values.size() && values[place_.index].id == place_.id) {
+            return *static_cast<T *>(values[place_.index].it.get());
         }
-        return *value;
+        std::shared_ptr<T> made(new T(make_())); /* which may use others, and wait */
+        values.resize(std::max(values.size(), place_.index + 1));
+        auto old = std::exchange(values[place_.index], {place_.id, made});
+        return *made;
     }
     T &operator*()
     {

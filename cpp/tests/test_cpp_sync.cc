@@ -462,6 +462,57 @@ void each_task_has_its_own_locals()
     });
 }
 
+void there_may_be_any_number_of_locals()
+{
+    aco::run([] {
+        aco::task_local<aco::mutex> immovable;
+        CHECK(immovable->try_lock());
+        immovable->unlock();
+        auto user = spawn([] {
+            for (int i = 0; i < 3000; i++) {
+                aco::task_local<counted> passing;
+                CHECK(std::exchange(passing->value, 1) == 0 && counted::ct_alive == 1);
+            }
+            std::vector<std::unique_ptr<aco::task_local<counted>>> many;
+            for (int i = 0; i < 3000; i++) {
+                many.push_back(std::make_unique<aco::task_local<counted>>());
+                (*many.back())->value = i;
+            }
+            for (int i = 0; i < 3000; i++) {
+                CHECK((*many[static_cast<std::size_t>(i)])->value == i);
+            }
+            CHECK(counted::ct_alive == 3000);
+        });
+        user.join();
+        CHECK(counted::ct_alive == 0);
+    });
+}
+
+struct last_words {
+    static inline aco::task_local<std::string> *text = nullptr;
+    static inline std::string said;
+    ~last_words()
+    {
+        said = **text;
+    }
+};
+
+void locals_may_use_others_when_they_end()
+{
+    aco::task_local<std::shared_ptr<last_words>> user;
+    aco::task_local<std::string> text([] { return std::string("new"); });
+    last_words::text = &text;
+    aco::run([&] {
+        spawn([&] {
+            *user = std::make_shared<last_words>();
+            *text = "kept";
+        }).join();
+        CHECK(last_words::said == "kept");
+        spawn([&] { *user = std::make_shared<last_words>(); }).join();
+        CHECK(last_words::said == "new");
+    });
+}
+
 /* ==== Channels =============================================================================== */
 
 template <class T, class M> void pass_all(std::size_t capacity, M make)
@@ -890,6 +941,8 @@ int main(int argc, char **argv)
         T(a_semaphore_has_bounds),
         T(call_once_calls_once),
         T(each_task_has_its_own_locals),
+        T(there_may_be_any_number_of_locals),
+        T(locals_may_use_others_when_they_end),
         T(channel_passes_values_in_order),
         T(channel_frees_what_its_values_took),
         T(channel_moves_values_and_gives_back_what_it_could_not_send),
