@@ -991,7 +991,7 @@ static void test_empty_receives(void **state)
     run_tasks(receives_nothing, NULL);
 }
 
-/* ==== An end for input ======================================================================= */
+/* ==== Local datagrams ======================================================================== */
 
 static void *goes_on_after_shutdown(void *arg)
 {
@@ -1019,10 +1019,33 @@ static void *goes_on_after_shutdown(void *arg)
     return arg;
 }
 
-static void test_ends_for_input(void **state)
+/* No event reports room at a socket to which the sender is not connected. */
+static void *sends_to_a_full_queue(void *arg)
+{
+    char message[1000] = "";
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    socklen_t sz = sizeof(to.sun_family); /* the kernel chooses a name */
+    int receiver = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int sender = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    CHECK(bind(receiver, (struct sockaddr *)&to, sz) == 0);
+    sz = sizeof(to);
+    CHECK(getsockname(receiver, (struct sockaddr *)&to, &sz) == 0);
+    while (sendto(sender, message, sizeof(message), MSG_DONTWAIT, (struct sockaddr *)&to, sz) > 0) {
+    }
+    aco_within(5 * MS)
+    {
+        CHECK(aco_sendto(sender, message, 1, 0, (struct sockaddr *)&to, sz) == -1);
+        CHECK(errno == ETIMEDOUT);
+    }
+    CHECK(aco_close(sender) == 0 && aco_close(receiver) == 0);
+    return arg;
+}
+
+static void test_local_datagrams(void **state)
 {
     (void)state;
     run_tasks(goes_on_after_shutdown, NULL);
+    run_tasks(sends_to_a_full_queue, NULL);
 }
 
 /* ==== Nested epolls ========================================================================== */
@@ -1089,7 +1112,7 @@ int main(void)
         cmocka_unit_test(test_failures),       cmocka_unit_test(test_outside),
         cmocka_unit_test(test_nested),         cmocka_unit_test(test_read_all),
         cmocka_unit_test(test_families),       cmocka_unit_test(test_other_names),
-        cmocka_unit_test(test_empty_receives), cmocka_unit_test(test_ends_for_input),
+        cmocka_unit_test(test_empty_receives), cmocka_unit_test(test_local_datagrams),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
