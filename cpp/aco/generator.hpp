@@ -19,6 +19,7 @@
 
 #include <iterator>
 #include <memory>
+#include <string_view> /* has enable_view, too */
 
 namespace aco {
 ACO_I_BEGIN
@@ -385,5 +386,9 @@ template <class T> void yielder<T>::nest_slowly(generator<T> &inner)
 
 ACO_I_END
 } // namespace aco
+
+#if __cplusplus > 201703L && defined(__cpp_lib_ranges)
+template <class T> inline constexpr bool std::ranges::enable_view<aco::generator<T>> = true;
+#endif
 
 #endif

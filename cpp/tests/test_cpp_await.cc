@@ -9,6 +9,9 @@
 #include "cpp.hpp"
 
 #include <csignal>
+#if __has_include(<ranges>)
+#include <ranges>
+#endif
 #include <thread>
 #include <vector>
 
@@ -700,6 +703,28 @@ void tasks_call_asio()
 
 #endif
 
+#ifdef __cpp_lib_ranges
+void a_generator_is_a_view()
+{
+    using numbers = aco::generator<int>;
+    static_assert(std::ranges::view<numbers> && std::ranges::input_range<numbers>);
+    static_assert(std::ranges::view<aco::generator<std::unique_ptr<int> &>>);
+    static_assert(std::is_same_v<std::views::all_t<numbers>, numbers>);
+#if !defined(__clang__) || __clang_major__ > 15 /* others refuse all views of libstdc++ */
+    int sum = 0;
+    for (int i : numbers([](auto &yield) {
+                     for (int n = 1;; n++) {
+                         yield(n);
+                     }
+                 }) | std::views::transform([](int n) { return n * n; }) |
+                     std::views::take(3)) {
+        sum += i;
+    }
+    CHECK(sum == 14);
+#endif
+}
+#endif
+
 void options_are_set_by_name()
 {
     aco::run([] {
@@ -789,6 +814,9 @@ int main(int argc, char **argv)
         T(nested_futures_need_no_stack),
         T(limits_of_promises_and_of_other_threads_are_misuse),
         T(tasks_wait_for_any_awaitable),
+#ifdef __cpp_lib_ranges
+        T(a_generator_is_a_view),
+#endif
         T(options_are_set_by_name),
 #ifdef __cpp_lib_jthread
         T(condition_variable_any_is_stopped),
