@@ -87,8 +87,9 @@ typedef enum {
  * Says how calls by libraries are answered when their task is late: many abort, or lose what they
  * have, if a call fails as it never does in a thread. `libraries` has prefixes of file names,
  * as for aco_hooks_own_keys(); the last answer for a name counts. At first, "libzmq libnanomsg" get
- * ACO_HOOKS_EINTR, "libpython libnng libdb-" ACO_HOOKS_LOCKS_WAIT, "libuv libevent" ACO_HOOKS_WAIT,
- * and all others ACO_HOOKS_ERROR; then the environment counts, such as
+ * ACO_HOOKS_EINTR, "libpython libnng libdb-" ACO_HOOKS_LOCKS_WAIT, "libuv libevent libtevent
+ * libglib- libgio-" ACO_HOOKS_WAIT, and all others ACO_HOOKS_ERROR; then the environment counts,
+ * such as
  *
  *     ACO_HOOKS_ON_DEADLINE="libzmq=error libfoo=EINTR libbar=wait libbaz=locks-wait"
  *

@@ -26,7 +26,7 @@ typedef struct rule_s {
 static const rule_t default_rules[] = {
     {NULL, ACO_HOOKS_LOCKS_WAIT, "libpython libnng libdb-"},
     {&default_rules[0], ACO_HOOKS_EINTR, "libzmq libnanomsg"},
-    {&default_rules[1], ACO_HOOKS_WAIT, "libuv libevent"},
+    {&default_rules[1], ACO_HOOKS_WAIT, "libuv libevent libtevent libglib- libgio-"},
 };
 
 static const rule_t *newest = &default_rules[2]; /* atomic */

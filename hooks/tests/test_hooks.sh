@@ -167,6 +167,9 @@ check_all_answers() {
     check_answers libnanomsg.so.5 EINTR waits
     check_answers libuv.so.1 waits waits
     check_answers libevent-2.1.so.7 waits waits
+    check_answers libtevent.so.0 waits waits
+    check_answers libglib-2.0.so.0 waits waits
+    check_answers libgio-2.0.so.0 waits waits
     check_answers libpython3.11.so.1.0 error waits
     check_answers libnng.so.1 error waits
     check_answers libdb-5.3.so error waits
