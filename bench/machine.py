@@ -103,7 +103,7 @@ def describe_machine(peers: list[Peer], paddings: tuple[int, ...]) -> dict[str, 
                    f"{os.cpu_count()} cores, {gib:.0f} GiB, "
                    f"Linux {os.uname().release}, {first_line('getconf', 'GNU_LIBC_VERSION')}",
         "compiler": first_line(os.environ.get("CC", "gcc"), "--version") + ", -O2",
-        "packages": "; ".join(versions(peers)),
+        "packages": "; ".join(versions(peers)) or "none",
         "paddings": padded(peers, paddings),
         "commit": first_line("git", "describe", "--always", "--dirty"),
         "sources": sources(),

@@ -36,6 +36,7 @@ declare -A RUN_BY=(
     ["bench/run.sh --check --only FILE"]=bench/test_bench.sh
     ["bench/run.sh --group runtime"]=bench/test_servers.sh
     ["bench/run.sh --group hooks"]=bench/test_servers.sh
+    ["bench/run.sh --group pthreads"]=bench/test_servers.sh
     ["bench/run.sh --group cpp"]=bench/test_servers.sh
     ["img/draw.py"]=tests/test_pictures.sh
     ["test_proof.sh --all-mutants"]=tools/proof/test_proof.sh
