@@ -64,10 +64,10 @@ int aco_hooks_active(void);
 
 /*
  * Adds to the libraries whose pthread keys have a value for each task instead of each thread: at
- * first "libcrypto libpython liblmdb". `libraries` has prefixes of file names, separated by spaces;
- * that of a program counts for what is linked into it statically. It must be called before they
- * create their keys, and by one thread at a time. Returns 0; or -1 with ENOMEM, or with EINVAL for
- * NULL.
+ * first "libcrypto libpython liblmdb libgit2 libcups libnats libtirpc". `libraries` has prefixes of
+ * file names, separated by spaces; that of a program counts for what is linked into it statically.
+ * It must be called before they create their keys, and by one thread at a time. Returns 0; or -1
+ * with ENOMEM, or with EINVAL for NULL.
  */
 int aco_hooks_own_keys(const char *libraries);
 

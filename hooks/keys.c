@@ -19,7 +19,8 @@ HOOKS_OF(keys);
 
 /* ==== Libraries ============================================================================== */
 
-static const char default_libraries[] = "libcrypto libpython liblmdb";
+static const char default_libraries[] =
+    "libcrypto libpython liblmdb libgit2 libcups libnats libtirpc";
 static const char *libraries = default_libraries; /* atomic */
 
 /* Makes a list of two the list. */
@@ -212,10 +213,12 @@ EARLY int hook_pthread_setspecific(pthread_key_t key, const void *value)
 HOOK(int, pthread_key_create, (pthread_key_t * key, destructor_t destructor), (key, destructor),
      EAGAIN);
 
+/* The caller is libc, if pthread_once() has called a function whose last act this is: then a
+ * library is known by the variable that it has for the key. */
 static EARLY int create(pthread_key_t *key, destructor_t destructor, const void *caller)
 {
     int error = real_pthread_key_create(key, destructor);
-    if (error == 0 && *key < CT_KEYS && aco_i_has_own_keys(caller) &&
+    if (error == 0 && *key < CT_KEYS && (aco_i_has_own_keys(caller) || aco_i_has_own_keys(key)) &&
         make_key(&values_key, destroy)) {
         keys[*key].destructor = destructor;
         __atomic_add_fetch(&keys[*key].generation, 1, __ATOMIC_RELEASE);

@@ -13,6 +13,7 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
+#include <search.h>
 
 /* ==== Values ================================================================================= */
 
@@ -79,6 +80,32 @@ static void keys_of_named_libraries_are_the_tasks(void **state)
     run_tasks(has_no_old_value, &value);
     assert_int_equal(ct_destroyed, 3);
     assert_int_equal(pthread_setspecific(keys[0], NULL), 0);
+}
+
+static void *has_none(void *key)
+{
+    CHECK(pthread_getspecific(*(pthread_key_t *)key) == NULL);
+    return key;
+}
+
+/* lfind() calls pthread_key_create(&of_libc, destroy), in place of a comparison. */
+static void keys_of_named_libraries_may_be_made_by_libc(void **state)
+{
+    (void)state;
+    static pthread_key_t of_libc;
+    int (*make)(pthread_key_t *, void (*)(void *)) = pthread_key_create;
+    int (*compare)(const void *, const void *);
+    const void *second;
+    void (*destructor)(void *) = destroy;
+    size_t ct = 1;
+    memcpy(&compare, &make, sizeof(compare));
+    memcpy(&second, &destructor, sizeof(second));
+    assert_int_equal(aco_hooks_own_keys("test_keys"), 0);
+    assert_ptr_equal(lfind(&of_libc, second, &ct, 1, compare), second);
+    assert_int_equal(pthread_setspecific(of_libc, &ct), 0);
+    run_tasks(has_none, &of_libc);
+    assert_int_equal(pthread_setspecific(of_libc, NULL), 0);
+    assert_int_equal(pthread_key_delete(of_libc), 0);
 }
 
 static void *has_the_threads_value(void *key)
@@ -253,6 +280,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(errors_of_openssl_are_the_tasks),
         cmocka_unit_test(keys_of_named_libraries_are_the_tasks),
+        cmocka_unit_test(keys_of_named_libraries_may_be_made_by_libc),
         cmocka_unit_test(other_keys_are_the_threads),
     };
     signal(SIGPIPE, SIG_IGN);
