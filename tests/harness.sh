@@ -134,6 +134,20 @@ need() {
     done
 }
 
+# need_packages PACKAGE...: skips unless pkg-config knows them all. Puts options for their headers
+# into INCLUDES, and those for linking into LIBRARIES.
+need_packages() {
+    local package
+    need pkg-config:pkg-config
+    for package in "$@"; do
+        pkg-config --exists "$package" || lack "no $package for pkg-config"
+    done
+    read -ra INCLUDES < <(pkg-config --cflags "$@")
+    INCLUDES=("${INCLUDES[@]/#-I\/usr/-isystem/usr}")
+    # shellcheck disable=SC2034 # for the caller
+    read -ra LIBRARIES < <(pkg-config --libs "$@")
+}
+
 # Shows test.sh which tests of cmocka skipped themselves, by what a command said.
 tell_skips() {
     grep '^\[  SKIPPED \] ' "$TMP/said" || true

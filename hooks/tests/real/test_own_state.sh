@@ -9,20 +9,14 @@
 # shellcheck source=tests/harness.sh
 . tests/harness.sh
 
-readonly PACKAGES=(libgit2 libnats libtirpc)
 need_libraries
-need pkg-config:pkg-config
+need_packages libgit2 libnats libtirpc
 read -ra compiler <<<"$CC"
-for package in "${PACKAGES[@]}"; do
-    pkg-config --exists "$package" || lack "no $package for pkg-config"
-done
 echo "#include <cups/cups.h>" | "${compiler[@]}" -fsyntax-only -x c - 2>/dev/null ||
     lack "no cups/cups.h: apt-get install libcups2-dev"
-read -ra includes < <(pkg-config --cflags "${PACKAGES[@]}")
-read -ra libraries < <(pkg-config --libs "${PACKAGES[@]}")
 must "own_state does not build" "${compiler[@]}" -std=gnu99 -O1 -g "${C_WARNINGS[@]}" -I. \
-    -Iruntime -Ihooks -pthread "${includes[@]/#-I\/usr/-isystem/usr}" hooks/tests/real/own_state.c \
-    "$OUTPUT"/libaco_{hooks,runtime}.a "$OUTPUT/libaco.a" "${libraries[@]}" -lcups -ldl \
+    -Iruntime -Ihooks -pthread "${INCLUDES[@]}" hooks/tests/real/own_state.c \
+    "$OUTPUT"/libaco_{hooks,runtime}.a "$OUTPUT/libaco.a" "${LIBRARIES[@]}" -lcups -ldl \
     -o "$TMP/own_state"
 must "tasks have each other's state" timeout 60 "$TMP/own_state"
 must "tasks that share keys have states of their own" timeout 60 "$TMP/own_state" shared
