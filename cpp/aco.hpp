@@ -6,6 +6,7 @@
  *   coroutine.hpp  coroutine: a coroutine with a callable as its entry. Without the runtime
  *   generator.hpp  generator: an input range. Without the runtime
  *   task.hpp       run, spawn, task, this_task_id, yield, sleep_for, sleep_until, within, shielded
+ *   stop.hpp       stop_token, stop_source, stop_callback, this_task_stop_token
  *   group.hpp      group, when_all, when_any, when_some
  *   sync.hpp       mutex, recursive_mutex, shared_mutex, condition_variable,
  *                  condition_variable_any, counting_semaphore, latch, barrier, once_flag,
@@ -37,6 +38,7 @@
 #include "aco/generator.hpp"
 #include "aco/group.hpp"
 #include "aco/sync.hpp"
+#include "aco/stop.hpp"
 #include "aco/task.hpp"
 
 #ifdef __cpp_impl_coroutine

@@ -85,6 +85,27 @@ int aco_i_watch(aco_task_t *task, aco_i_watch_t *watch);
 /* Removes a watch: it is not called any more, but may have been. */
 void aco_i_unwatch(aco_task_t *task, aco_i_watch_t *watch);
 
+/*
+ * Calls when a task is cancelled, once, and when it is freed. The struct is the binding's.
+ * `cancelled` is called by the thread that cancels the task, which holds no lock then, perhaps
+ * after `freed`; each ends with a call of aco_i_leave_stop().
+ */
+typedef struct aco_i_stop_s {
+    struct aco_i_stop_s *next, *next_called;
+    void (*cancelled)(struct aco_i_stop_s *stop);
+    void (*freed)(struct aco_i_stop_s *stop);
+    int ct_owners; /* atomic */
+    char is_called;
+} aco_i_stop_t;
+
+/* Returns the stop of a task that has `cancelled`. If it has none, adds `added`, and returns that;
+ * `added` may be NULL. The caller looks whether the task was cancelled before. */
+aco_i_stop_t *aco_i_stop_of(aco_task_t *task, void (*cancelled)(aco_i_stop_t *stop),
+                            aco_i_stop_t *added);
+
+/* Returns 1 to the last one that leaves, who frees the memory. */
+int aco_i_leave_stop(aco_i_stop_t *stop);
+
 /* Keeps a word for the binding in a group, unless it has one. Returns whether it keeps this one. */
 int aco_i_group_keep(aco_group_t *group, void *word);
 

@@ -18,10 +18,6 @@
 #include <optional>
 #include <vector>
 
-#if __cplusplus > 201703L && defined(__cpp_lib_jthread)
-#include <stop_token>
-#endif
-
 namespace aco {
 ACO_I_BEGIN
 
@@ -297,8 +293,8 @@ template <class L> struct unlocked {
 };
 } // namespace detail
 
-/* As std::condition_variable_any: waits with any lock that has lock() and unlock(), also with those
- * of std::stop_token if there is one. A wait that throws has locked the lock again. */
+/* As std::condition_variable_any: waits with any lock that has lock() and unlock(), also until a
+ * stop is requested. A wait that throws has locked the lock again. */
 class condition_variable_any {
     struct state {
         mutex guard;
@@ -315,7 +311,7 @@ class condition_variable_any {
         outside.emplace(lock);
         return wait(kept->changed, guard);
     }
-    /* A callback of a std::stop_token may destroy the object. */
+    /* A stop_callback may destroy the object. */
     static void notify_all_of(std::shared_ptr<state> kept) noexcept
     {
         shielded([&] {
@@ -378,9 +374,9 @@ public:
         return true;
     }
 
-#if __cplusplus > 201703L && defined(__cpp_lib_jthread)
-    /* These end as well, and return is_so(), once a stop is requested. */
-    template <class L, class P> bool wait(L &lock, std::stop_token stop, P is_so)
+    /* These end as well, and return is_so(), once a stop is requested, also that of the caller by
+     * cancelling it. */
+    template <class L, class P> bool wait(L &lock, stop_token stop, P is_so)
     {
         return wait_stoppable(lock, stop, is_so, [](auto &changed, auto &guard) {
             changed.wait(guard);
@@ -388,12 +384,12 @@ public:
         });
     }
     template <class L, class R, class P, class Q>
-    bool wait_for(L &lock, std::stop_token stop, std::chrono::duration<R, P> d, Q is_so)
+    bool wait_for(L &lock, stop_token stop, std::chrono::duration<R, P> d, Q is_so)
     {
         return wait_until(lock, std::move(stop), detail::point_from_now(d), std::move(is_so));
     }
     template <class L, class C, class D, class Q>
-    bool wait_until(L &lock, std::stop_token stop, std::chrono::time_point<C, D> t, Q is_so)
+    bool wait_until(L &lock, stop_token stop, std::chrono::time_point<C, D> t, Q is_so)
     {
         return wait_stoppable(lock, stop, is_so, [t](auto &changed, auto &guard) {
             return changed.wait_until(guard, t);
@@ -402,21 +398,43 @@ public:
 
 private:
     template <class L, class P, class F>
-    bool wait_stoppable(L &lock, const std::stop_token &stop, P &is_so, F wait)
+    bool wait_stoppable(L &lock, const stop_token &stop, P &is_so, F wait)
     {
         auto wake = [kept = state_] { notify_all_of(kept); };
-        std::stop_callback<decltype(wake)> on_stop(stop, wake);
+        stop_callback<decltype(wake)> on_stop(stop, wake);
         auto unless_stopped = [&](auto &changed, auto &guard) {
             return stop.stop_requested() ? std::cv_status::timeout : wait(changed, guard);
         };
         while (!is_so()) {
-            if (wait_by(state_, lock, unless_stopped) == std::cv_status::timeout) {
+            if (wait_once(lock, stop, unless_stopped) == std::cv_status::timeout) {
                 return is_so();
             }
         }
         return true;
     }
+    /* Cancelling the caller ends this by a timeout if it is what `stop` tells. */
+    template <class L, class F>
+    std::cv_status wait_once(L &lock, [[maybe_unused]] const stop_token &stop, F &wait)
+    {
+        ACO_I_TRY_TASK
+        {
+            return wait_by(state_, lock, wait);
+        }
+#ifdef __cpp_exceptions
+        catch (const std::system_error &error)
+        {
+            if (!detail::is_cancellation(error, aco_self()) || !is_stopped_too(stop)) {
+                throw;
+            }
+        }
 #endif
+        return std::cv_status::timeout;
+    }
+    /* The running task was cancelled: perhaps its token is not told yet. */
+    static bool is_stopped_too(const stop_token &stop)
+    {
+        return stop.stop_requested() || stop == this_task_stop_token();
+    }
 };
 
 /* As std::counting_semaphore. A number that it can't hold is misuse, and aborts. */

@@ -14,6 +14,7 @@
 #define ACO_TASK_HPP
 
 #include "base.hpp"
+#include "stop.hpp"
 
 #include "aco_bindings.h"
 
@@ -680,6 +681,15 @@ public:
     const char *name() const
     {
         return aco_task_name(valid("aco::task::name"));
+    }
+    /* As of std::jthread: cancel() requests a stop, and each request of one cancels the task. */
+    template <class Token = stop_token> [[nodiscard]] Token get_stop_token() const
+    {
+        return get_stop_source().get_token();
+    }
+    template <class Source = stop_source> [[nodiscard]] Source get_stop_source() const
+    {
+        return detail::task_stop<Source>::of(valid("aco::task::get_stop_source"));
     }
     aco_task_t *handle() const noexcept
     {

@@ -17,6 +17,9 @@ void drop(aco::task<int> &t, aco::channel<int> &c, aco::mutex &m, aco::shared_mu
     t.join();                      /* dropped */
     t.then([](int) {});            /* dropped */
     std::move(t).then([](int) {}); /* dropped */
+    t.get_stop_token();            /* dropped */
+    t.get_stop_source();           /* dropped */
+    aco::this_task_stop_token();   /* dropped */
     c.recv();                      /* dropped */
     c.try_recv();                  /* dropped */
     c.try_send(1);                 /* dropped */

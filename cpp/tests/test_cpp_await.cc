@@ -734,62 +734,6 @@ void options_are_set_by_name()
     });
 }
 
-#ifdef __cpp_lib_jthread
-void condition_variable_any_is_stopped()
-{
-    aco::run([] {
-        aco::condition_variable_any c;
-        aco::mutex m;
-        auto never = [] { return false; };
-        for (bool is_timed : {false, true}) {
-            std::stop_source source;
-            auto waiting = spawn([&, stop = source.get_token()] {
-                std::unique_lock<aco::mutex> lock(m);
-                bool is_so = is_timed ? c.wait_for(lock, stop, for_ever, never)
-                                      : c.wait(lock, stop, never);
-                CHECK(lock.owns_lock());
-                return is_so;
-            });
-            let_others_wait();
-            CHECK(!waiting.done());
-            source.request_stop();
-            CHECK(!waiting.join());
-            std::unique_lock<aco::mutex> lock(m);
-            CHECK(c.wait(lock, source.get_token(), [] { return true; }));
-            CHECK(!c.wait(lock, source.get_token(), never));
-        }
-        std::stop_source source;
-        std::unique_lock<aco::mutex> lock(m);
-        auto now = std::chrono::steady_clock::now();
-        CHECK(!c.wait_until(lock, source.get_token(), now, never));
-        int ct = 0;
-        auto other = spawn([&] {
-            ct = 1;
-            c.notify_all();
-        });
-        CHECK(c.wait(lock, source.get_token(), [&] { return std::exchange(ct, 0) == 1; }));
-        other.join();
-        CHECK(lock.owns_lock());
-    });
-}
-
-/* Another thread stops, at any moment of the wait. */
-void condition_variable_any_is_stopped_by_threads()
-{
-    aco::run([] {
-        for (int i = 0; i < 200; i++) {
-            aco::condition_variable_any c;
-            aco::mutex m;
-            std::stop_source source;
-            std::thread other([&] { source.request_stop(); });
-            std::unique_lock<aco::mutex> lock(m);
-            CHECK(!c.wait(lock, source.get_token(), [] { return false; }));
-            other.join();
-        }
-    });
-}
-#endif
-
 } // namespace
 
 int main(int argc, char **argv)
@@ -818,10 +762,6 @@ int main(int argc, char **argv)
         T(a_generator_is_a_view),
 #endif
         T(options_are_set_by_name),
-#ifdef __cpp_lib_jthread
-        T(condition_variable_any_is_stopped),
-        T(condition_variable_any_is_stopped_by_threads),
-#endif
 #ifdef WITH_ASIO
         T(tasks_call_asio),
 #endif

@@ -29,6 +29,7 @@ names() {
         is_private || !/^[a-z]/ || /co_await|__attribute__|extern/ { next }
         {
             sub(/\[\[nodiscard\]\] /, "")
+            sub(/^using std::/, "using ")
             if (match($0, /(^|> )(class|enum class) [a-z_]+/) || match($0, /^using [a-z_]+/) ||
                 match($0, /^inline constexpr [a-z_]+ [a-z_]+/) || match($0, /(^|[ ])[a-z_]+\(/)) {
                 name = substr($0, RSTART, RLENGTH)
@@ -36,7 +37,7 @@ names() {
                 sub(/.* /, "", name)
                 print name
             }
-        }' "$@" | sort -u | grep -vxE 'yielder|async_result'
+        }' "$@" | sort -u | grep -vxE 'yielder|async_result|nostopstate_t'
 }
 
 # Of $TMP/said: a script on a share stack has less than a page, the least of a stack of its own.

@@ -123,6 +123,7 @@ struct aco_task_s {
     aco_task_t *group_next, *group_prev;
     aco_group_t *groups; /* that it made */
     void **locals;
+    aco_i_stop_t *stops; /* the lock of the runtime protects the list */
 };
 
 /* A histogram: ct[i] counts durations below ACO_I_SHORTEST << i ns that ct[i - 1] does not count,

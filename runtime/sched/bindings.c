@@ -192,6 +192,30 @@ void aco_i_unwatch(aco_task_t *task, aco_i_watch_t *watch)
     unlock(&task->lock);
 }
 
+aco_i_stop_t *aco_i_stop_of(aco_task_t *task, void (*cancelled)(aco_i_stop_t *stop),
+                            aco_i_stop_t *added)
+{
+    need(task, "aco_i_stop_of", no_task);
+    lock(&task->runtime->lock);
+    aco_i_stop_t *stop = task->stops;
+    while (stop != NULL && stop->cancelled != cancelled) {
+        stop = stop->next;
+    }
+    if (stop == NULL && added != NULL) {
+        added->ct_owners = 1;
+        added->next = task->stops;
+        stop = task->stops = added;
+    }
+    unlock(&task->runtime->lock);
+    return stop;
+}
+
+int aco_i_leave_stop(aco_i_stop_t *stop)
+{
+    need(stop, "aco_i_leave_stop", "the stop is NULL: pass the argument of the call");
+    return __atomic_sub_fetch(&stop->ct_owners, 1, __ATOMIC_ACQ_REL) == 0;
+}
+
 /* Makes a task that begins when its wait ends, and has no stack until then; NULL with errno. */
 static aco_task_t *make_waiting(loop_t *loop, reason_t reason, void *(*fn)(void *), void *arg)
 {

@@ -116,32 +116,61 @@ static aco_group_t *next_group(aco_group_t *group, const aco_group_t *top)
     return inner;
 }
 
-/* Cancels a task of any thread. If its wait can be claimed, puts it into `claimed`. */
-static void cancel_task(aco_task_t *task, aco_task_t **claimed)
+/* Tasks that were cancelled and are to be told so, without the lock. */
+typedef struct {
+    aco_task_t *claimed;
+    aco_i_stop_t *stops; /* each held */
+} cancelled_t;
+
+static void take_stops(const aco_task_t *task, cancelled_t *cancelled)
 {
-    __atomic_store_n(&task->is_cancelled, 1, __ATOMIC_SEQ_CST);
-    if (aco_i_claim(task, WAIT_CANCELLED)) {
-        task->next = *claimed;
-        *claimed = task;
+    for (aco_i_stop_t *stop = task->stops; stop != NULL; stop = stop->next) {
+        if (!stop->is_called) {
+            stop->is_called = 1;
+            __atomic_add_fetch(&stop->ct_owners, 1, __ATOMIC_RELAXED);
+            stop->next_called = cancelled->stops;
+            cancelled->stops = stop;
+        }
     }
 }
 
-static void cancel_groups(aco_group_t *top, aco_task_t **claimed)
+/* Cancels a task of any thread. Claims its wait if it can. */
+static void cancel_task(aco_task_t *task, cancelled_t *cancelled)
+{
+    __atomic_store_n(&task->is_cancelled, 1, __ATOMIC_SEQ_CST);
+    if (aco_i_claim(task, WAIT_CANCELLED)) {
+        task->next = cancelled->claimed;
+        cancelled->claimed = task;
+    }
+    take_stops(task, cancelled);
+}
+
+/* Ends the waits of tasks that were cancelled, and calls their stops. */
+static void tell_cancelled(const cancelled_t *cancelled)
+{
+    aco_i_wake_all(cancelled->claimed);
+    for (aco_i_stop_t *stop = cancelled->stops, *next; stop != NULL; stop = next) {
+        next = stop->next_called;
+        stop->cancelled(stop);
+    }
+}
+
+static void cancel_groups(aco_group_t *top, cancelled_t *cancelled)
 {
     for (aco_group_t *group = top; group != NULL; group = next_group(group, top)) {
         group->is_cancelled = 1;
         for (aco_task_t *task = group->first; task != NULL; task = task->group_next) {
-            cancel_task(task, claimed);
+            cancel_task(task, cancelled);
         }
     }
 }
 
 /* Cancels the groups of a task, but for those that it shields. */
-static void cancel_groups_of(const aco_task_t *task, aco_task_t **claimed)
+static void cancel_groups_of(const aco_task_t *task, cancelled_t *cancelled)
 {
     for (aco_group_t *group = unshielded(task->groups); group != NULL;
          group = unshielded(group->next)) {
-        cancel_groups(group, claimed);
+        cancel_groups(group, cancelled);
     }
 }
 
@@ -150,37 +179,37 @@ void aco_task_cancel(aco_task_t *task)
     if (task == NULL || task->runtime == NULL) {
         aco_i_misuse_of("aco_task_cancel", "no task: pass what aco_spawn() or aco_self() returned");
     }
-    aco_task_t *claimed = NULL;
+    cancelled_t cancelled = {NULL, NULL};
     runtime_t *runtime = task->runtime; /* the loop may be another one when it starts */
     lock(&runtime->lock);
-    cancel_task(task, &claimed);
-    cancel_groups_of(task, &claimed);
+    cancel_task(task, &cancelled);
+    cancel_groups_of(task, &cancelled);
     unlock(&runtime->lock);
-    aco_i_wake_all(claimed);
+    tell_cancelled(&cancelled);
 }
 
 void aco_i_unshield_groups(aco_task_t *task)
 {
-    aco_task_t *claimed = NULL;
+    cancelled_t cancelled = {NULL, NULL};
     runtime_t *runtime = task->runtime;
     lock(&runtime->lock);
     task->shields_groups = 0;
     for (aco_group_t *group = task->groups; group != NULL; group = group->next) {
         if (group->is_shielded && task->is_cancelled) {
-            cancel_groups(group, &claimed);
+            cancel_groups(group, &cancelled);
         }
         group->is_shielded = 0;
     }
     unlock(&runtime->lock);
-    aco_i_wake_all(claimed);
+    tell_cancelled(&cancelled);
 }
 
 void aco_group_cancel(aco_group_t *group)
 {
     need(group, "aco_group_cancel", "the group is NULL: pass what aco_group_new() returned");
-    aco_task_t *claimed = NULL;
+    cancelled_t cancelled = {NULL, NULL};
     lock(&group->runtime->lock);
-    cancel_groups(group, &claimed);
+    cancel_groups(group, &cancelled);
     unlock(&group->runtime->lock);
-    aco_i_wake_all(claimed);
+    tell_cancelled(&cancelled);
 }

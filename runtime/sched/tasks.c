@@ -123,10 +123,21 @@ aco_task_t *aco_i_new_task(loop_t *loop, void *(*fn)(void *), void *arg)
     return task;
 }
 
+static __attribute__((noinline)) void leave_stops(const aco_task_t *task)
+{
+    for (aco_i_stop_t *stop = task->stops, *next; stop != NULL; stop = next) {
+        next = stop->next;
+        stop->freed(stop);
+    }
+}
+
 void aco_i_free_task(aco_task_t *task)
 {
     loop_t *loop = aco_i_loop;
     runtime_t *runtime = task->runtime;
+    if (aco_unlikely(task->stops != NULL)) {
+        leave_stops(task);
+    }
     if (loop == NULL || loop->runtime != runtime) { /* joined from outside */
         lock(&runtime->lock);
         put_spare(runtime, task);

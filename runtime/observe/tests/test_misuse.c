@@ -498,6 +498,8 @@ static void calls_off_from_another_thread(void)
     X("aco_i_watch", aco_i_watch(aco_self(), NULL))                                                \
     X("aco_i_unwatch", aco_i_unwatch(NULL, &watch))                                                \
     X("aco_i_unwatch", aco_i_unwatch(aco_self(), NULL))                                            \
+    X("aco_i_stop_of", aco_i_stop_of(NULL, NULL, NULL))                                            \
+    X("aco_i_leave_stop", aco_i_leave_stop(NULL))                                                  \
     X("aco_i_group_keep", aco_i_group_keep(NULL, &item))                                           \
     X("aco_group_join", aco_i_group_join(NULL, &word))                                             \
     X("aco_i_group_join", aco_i_group_join(aco_group_new(), NULL))                                 \
