@@ -93,6 +93,7 @@ static void unlock_bucket(bucket_t *bucket)
     do {
         aco_task_t *first = claim_missed(bucket);
         __atomic_store_n(&bucket->lock.is_held, 0, __ATOMIC_SEQ_CST);
+        keep_load_behind();
         make_all_ready(first, aco_i_make_ready_by_inbox);
     } while (__atomic_load_n(&bucket->missed, __ATOMIC_SEQ_CST) != NULL && try_lock(bucket));
 }

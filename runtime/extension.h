@@ -49,6 +49,7 @@ static inline void aco_i_open_wait(aco_task_t *task, reason_t reason)
         __atomic_signal_fence(__ATOMIC_SEQ_CST); /* a handler's aco_unpark() */
     } else {
         __atomic_store_n(&task->wait, wait, __ATOMIC_SEQ_CST); /* before is_cancelled is read */
+        keep_load_behind();
     }
 }
 

@@ -114,6 +114,7 @@ int aco_i_low_water;
 void aco_i_tell_low_water(void)
 {
     __atomic_store_n(&aco_i_low_water, 1, __ATOMIC_SEQ_CST);
+    keep_load_behind();
     for (int i = 0; i < PARTS; i++) {
         fd_t *part = __atomic_load_n(&parts[i], __ATOMIC_ACQUIRE);
         for (int j = 0; part != NULL && j < ENTRIES; j++) {
@@ -373,6 +374,7 @@ void aco_i_adopt_fd(int fd, int is_tcp, int is_ours)
     forget_file(entry);
     entry->is_ours = (char)is_ours;
     __atomic_store_n(&entry->is_plain_tcp, (char)is_tcp, __ATOMIC_SEQ_CST);
+    keep_load_behind();
     if (__atomic_load_n(&aco_i_low_water, __ATOMIC_SEQ_CST)) {
         __atomic_store_n(&entry->is_plain_tcp, 0, __ATOMIC_RELAXED);
     }

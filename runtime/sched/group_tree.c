@@ -138,6 +138,7 @@ static void take_stops(const aco_task_t *task, cancelled_t *cancelled)
 static void cancel_task(aco_task_t *task, cancelled_t *cancelled)
 {
     __atomic_store_n(&task->is_cancelled, 1, __ATOMIC_SEQ_CST);
+    keep_load_behind();
     if (aco_i_claim(task, WAIT_CANCELLED)) {
         task->next = cancelled->claimed;
         cancelled->claimed = task;

@@ -234,6 +234,7 @@ void aco_i_look(loop_t *loop, int64_t most)
     }
     aco_i_tend(loop);
     __atomic_store_n(&loop->is_asleep, 1, __ATOMIC_SEQ_CST);
+    keep_load_behind();
     if (!has_work(loop)) {
         int64_t next = aco_i_next_time(loop);
         int64_t timeout = next == NO_DEADLINE ? -1 : next > loop->now ? next - loop->now : 0;

@@ -19,6 +19,7 @@ static void offer(runtime_t *runtime, aco_task_t *task)
         runtime->last_any->next = task;
     } else {
         __atomic_store_n(&runtime->first_any, task, __ATOMIC_SEQ_CST);
+        keep_load_behind();
     }
     runtime->last_any = task;
     unlock(&runtime->lock);

@@ -114,6 +114,7 @@ void aco_i_make_ready(aco_task_t *task)
 void aco_i_interrupt(aco_task_t *task)
 {
     __atomic_store_n(&task->is_interrupted, 1, __ATOMIC_SEQ_CST);
+    keep_load_behind();
     if (aco_i_claim(task, WAIT_INTERRUPTED)) {
         aco_i_make_ready_by_inbox(task);
     }
@@ -132,6 +133,7 @@ void aco_unpark(aco_task_t *task)
 {
     need(task, "aco_unpark", "the task is NULL: pass what aco_self() returned in it");
     __atomic_store_n(&task->has_token, 1, __ATOMIC_SEQ_CST);
+    keep_load_behind();
     int wait = __atomic_load_n(&task->wait, __ATOMIC_SEQ_CST);
     while (wait == WAIT_PARKED || wait == WAIT_PARKED_SHIELDED) {
         if (__atomic_compare_exchange_n(&task->wait, &wait, WAIT_EVENT, 0, __ATOMIC_SEQ_CST,

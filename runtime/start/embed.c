@@ -122,6 +122,7 @@ static void enter_sleep(loop_t *loop)
     aco_i_tend(loop);
     set_timer(loop);
     __atomic_store_n(&loop->is_asleep, 1, __ATOMIC_SEQ_CST);
+    keep_load_behind();
     if (loop->first_ready != NULL || __atomic_load_n(&loop->inbox, __ATOMIC_SEQ_CST) != NULL) {
         aco_i_wake_loop(loop);
     }
