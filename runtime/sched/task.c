@@ -202,8 +202,8 @@ int aco_join(aco_task_t *task, void **result)
     runtime_t *held = is_inside ? NULL : aco_i_hold_runtime_of(task, aco_i_has_task);
     if (!is_inside && held == NULL) {
         aco_i_misuse_of("aco_join",
-                        "the runtime of the task has ended, and freed it: join a task before "
-                        "aco_run() returns");
+                        "it was joined, or its runtime has ended, and is freed: join a task once, "
+                        "before aco_run() returns");
     }
     if (!task->is_joinable) {
         aco_i_misuse_of("aco_join", no_task);

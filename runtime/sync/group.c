@@ -84,8 +84,8 @@ int aco_i_group_join(aco_group_t *group, void **word)
     runtime_t *held = is_inside ? NULL : aco_i_hold_runtime_of(group, aco_i_has_group);
     if (!is_inside && held == NULL) {
         aco_i_misuse_of("aco_group_join",
-                        "the runtime of the group has ended, and freed it: join a group before "
-                        "aco_run() returns");
+                        "it was joined, or its runtime has ended, and is freed: join a group once, "
+                        "before aco_run() returns");
     }
     if (self->group == group) {
         aco_i_misuse_of("aco_group_join",

@@ -524,11 +524,19 @@ static void *misuses(void *arg)
     return NULL;
 }
 
-enum { JOINS_TASK_LATE = -2, JOINS_GROUP_LATE };
+enum { JOINS_TASK_LATE = -3, JOINS_GROUP_LATE, JOINS_GROUP_TWICE };
 
-static void join_late(int which)
+static void *joins_a_group_twice(void *arg)
 {
-    aco_run(NULL, leaves_both, NULL, NULL);
+    aco_group_t *group = aco_group_new();
+    aco_group_join(group);
+    aco_group_join(group);
+    return arg;
+}
+
+static void join_freed(int which)
+{
+    aco_run(NULL, which == JOINS_GROUP_TWICE ? joins_a_group_twice : leaves_both, NULL, NULL);
     (void)(which == JOINS_TASK_LATE ? aco_join(left_task, NULL) : aco_group_join(left_group));
 }
 
@@ -543,7 +551,7 @@ static void end_by_misuse(int which, char *said, size_t sz)
         signal(SIGABRT, SIG_DFL); /* cmocka handles it */
         dup2(ends[1], STDERR_FILENO);
         if (which < 0) {
-            join_late(which);
+            join_freed(which);
         }
         aco_run(NULL, misuses, (void *)(intptr_t)which, NULL);
         _exit(0);
@@ -579,14 +587,15 @@ static void misuse_ends_in_a_line(void **state)
     }
 }
 
-static void what_a_runtime_has_freed_is_not_joined(void **state)
+static void what_was_freed_is_not_joined(void **state)
 {
     (void)state;
     for (int which = JOINS_TASK_LATE; which < 0; which++) {
         char said[4096];
         end_by_misuse(which, said, sizeof(said));
-        assert_non_null(strstr(said, "join: the runtime of the "));
-        assert_non_null(strstr(said, "before aco_run() returns"));
+        assert_non_null(
+            strstr(said, "join: it was joined, or its runtime has ended, and is freed: "));
+        assert_non_null(strstr(said, " once, before aco_run() returns ("));
     }
 }
 
@@ -635,7 +644,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(misuse_ends_in_a_line),
-        cmocka_unit_test(what_a_runtime_has_freed_is_not_joined),
+        cmocka_unit_test(what_was_freed_is_not_joined),
         cmocka_unit_test(missing_buffers_are_errors),
     };
     return cmocka_run_group_tests_name("misuse", tests, NULL, NULL);
