@@ -3,7 +3,8 @@
  * aco for C++: coroutines, generators, and tasks that wait, without void *. C++17; -std=c++20 adds
  * the parts that need C++20. Relies on the headers in aco/, each of which may be included alone:
  *
- *   coroutine.hpp  coroutine: a coroutine with a callable as its entry. Without the runtime
+ *   coroutine.hpp  coroutine: runs a callable, and passes values both ways; stack_options,
+ *                  stack_pool_stats. Without the runtime
  *   generator.hpp  generator: an input range. Without the runtime
  *   task.hpp       run, spawn, task, this_task_id, yield, sleep_for, sleep_until, within, shielded
  *   stop.hpp       stop_token, stop_source, stop_callback, this_task_stop_token

@@ -68,10 +68,6 @@ class light_fiber : public fiber {
 public:
     using fiber::fiber;
 
-    aco_t *co() const
-    {
-        return co_;
-    }
     /* The first resume(). */
     void begin()
     {
@@ -128,9 +124,9 @@ template <class T> class yielder : detail::light_fiber {
     const char *low_;          /* below this, too little stack is left for nested generators */
     std::exception_ptr thrown_;
 
-    explicit yielder(aco_t *co)
-        : light_fiber(co), running_(co), low_(static_cast<const char *>(co->share_stack->ptr) +
-                                              detail::thread_stacks::stack_sz / 4)
+    yielder(aco_t *co, const stack_options &options)
+        : light_fiber(co, options), running_(co),
+          low_(static_cast<const char *>(co->share_stack->ptr) + co->share_stack->sz / 4)
     {
     }
     inline __attribute__((ACO_ALWAYS)) void pass(item *value)
@@ -234,6 +230,7 @@ template <class T> class generator {
     friend state;
 
     detail::body<state &> body_;
+    stack_options options_;
     state *state_ = nullptr; /* in the frame of run() */
 
     __attribute__((noinline)) void use_up_body(state &mine)
@@ -244,10 +241,11 @@ template <class T> class generator {
     }
     static void run()
     {
-        state mine(aco_get_co());
+        generator *self = static_cast<generator *>(aco_get_arg());
+        state mine(aco_get_co(), self->options_);
         ACO_I_TRY
         {
-            static_cast<generator *>(aco_get_arg())->use_up_body(mine);
+            self->use_up_body(mine);
         }
         ACO_I_CATCH_INTO(mine.thrown_)
         mine.outermost_->item_ = nullptr;
@@ -255,7 +253,12 @@ template <class T> class generator {
     }
     void start()
     {
-        detail::light_fiber first(detail::thread_stacks::mine().create(run, this));
+        if (options_.share_stack != nullptr) {
+            aco_i_fail("aco::generator", nullptr,
+                       "its values lie on its stack: give it a pool, and no share stack");
+        }
+        detail::light_fiber first(detail::thread_stacks::mine().create(options_, run, this),
+                                  options_);
         first.begin();
         state_->take_from(first);
         state_->leave_ended();
@@ -323,8 +326,14 @@ public:
     explicit generator(F &&f) : body_(std::in_place, std::forward<F>(f))
     {
     }
+    template <class F>
+    generator(const stack_options &options, F &&f)
+        : body_(std::in_place, std::forward<F>(f)), options_(options)
+    {
+    }
     generator(generator &&other) noexcept
-        : body_(std::move(other.body_)), state_(std::exchange(other.state_, nullptr))
+        : body_(std::move(other.body_)), options_(other.options_),
+          state_(std::exchange(other.state_, nullptr))
     {
     }
     generator &operator=(generator &&other) noexcept
@@ -332,6 +341,7 @@ public:
         if (this != &other) {
             destroy();
             body_ = std::move(other.body_);
+            options_ = other.options_;
             state_ = std::exchange(other.state_, nullptr);
         }
         return *this;

@@ -60,7 +60,7 @@ int first(const std::string &fault)
         check(joined.join() == 1);
         aco::when_all(joined, aco::spawn([] {}));
     } else if (fault == "resumes itself") {
-        aco::coroutine *self = nullptr;
+        aco::coroutine<> *self = nullptr;
         aco::coroutine co([&] { self->resume(); });
         self = &co;
         co.resume();
@@ -74,6 +74,30 @@ int first(const std::string &fault)
         for (int value : values) {
             check(value == 1);
         }
+    } else if (fault == "yields no value") {
+        aco::coroutine<int()> co([](auto &) {
+            aco_yield();
+            return 1;
+        });
+        check(co.resume() == 1);
+    } else if (fault == "yields for another") {
+        aco::coroutine<int()> co([](auto &yield) {
+            aco::coroutine inner([&] { yield(1); });
+            inner.resume();
+            return 1;
+        });
+        check(co.resume() == 1);
+    } else if (fault == "resumes on its stack") {
+        aco::stack_options shared;
+        shared.share_stack = aco_share_stack_new(0);
+        aco::coroutine co(shared, [] { aco_yield(); }), other(shared, [&] { co.resume(); });
+        co.resume();
+        other.resume();
+    } else if (fault == "generates on a share stack") {
+        aco::stack_options shared;
+        shared.share_stack = aco_share_stack_new(0);
+        aco::generator<int> values(shared, [](auto &yield) { yield(1); });
+        values.begin();
     } else if (fault == "resumes another's") {
         auto values = tree(3);
         values.begin();

@@ -135,6 +135,14 @@ check_without() {
         'aco: aco::coroutine::resume: it runs, or waits for one that it resumed'
     check_death "$cxx: a generator that iterates over itself" 'iterates over itself' \
         'aco: aco::generator: it runs, or waits for one that it resumed'
+    check_death "$cxx: a coroutine that yields no value" 'yields no value' \
+        'aco: aco::coroutine::resume: the coroutine has called aco_yield(): yield a value'
+    check_death "$cxx: a coroutine that yields for another" 'yields for another' \
+        'aco: aco::coroutine: yield: another coroutine runs: only the one that has it may call it'
+    check_death "$cxx: a coroutine that resumes another on its stack" 'resumes on its stack' \
+        'aco: aco_resume: the owner of its share stack waits for the caller'
+    check_death "$cxx: a generator on a share stack" 'generates on a share stack' \
+        'aco: aco::generator: its values lie on its stack: give it a pool, and no share stack'
     check_death "$cxx: a thread that resumes another's generator" "resumes another's" \
         "aco: aco::generator: its stack is another thread's"
     check_death "$cxx: a thread that destroys another's generator" "destroys another's" \

@@ -70,7 +70,7 @@ void is_assigned_while_suspended()
         CHECK(ct == 11 && counted::ct_alive == 3);
         ended = std::move(other);
         CHECK(counted::ct_alive == 1 && other.done() && !ended.done());
-        aco::coroutine &itself = ended;
+        aco::coroutine<> &itself = ended;
         ended = std::move(itself);
         ended.resume();
         CHECK(ct == 21 && ended.done());
@@ -80,6 +80,181 @@ void is_assigned_while_suspended()
         CHECK(ct == 22);
     }
     CHECK(counted::ct_alive == 0);
+}
+
+void passes_values_both_ways()
+{
+    aco::coroutine<std::string(int)> co([](auto &yield, int first) {
+        int second = yield(std::to_string(first));
+        int third = yield(std::to_string(first + second));
+        return std::to_string(first + second + third);
+    });
+    CHECK(co.resume(1) == "1");
+    auto moved = std::move(co); /* suspended */
+    CHECK(co.done() && moved.resume(10) == "11" && !moved.done());
+    CHECK(moved.resume(100) == "111" && moved.done());
+
+    aco::coroutine<std::unique_ptr<int>(std::unique_ptr<int>)> owned(
+        [](auto &yield, std::unique_ptr<int> value) {
+            for (int i = 0; i < 3; i++) {
+                ++*value;
+                value = yield(std::move(value));
+            }
+            return value;
+        });
+    auto value = std::make_unique<int>(0);
+    const int *place = value.get();
+    while (!owned.done()) {
+        value = owned.resume(std::move(value));
+    }
+    CHECK(*value == 3 && value.get() == place);
+
+    int a = 1, b = 2;
+    aco::coroutine<int &(int &)> referred([](auto &yield, int &first) -> int & {
+        int &second = yield(first);
+        second++;
+        return second;
+    });
+    CHECK(&referred.resume(a) == &a && &referred.resume(b) == &b && b == 3);
+
+    int sum = 0;
+    aco::coroutine<void(int)> sink([&](auto &yield, int i) {
+        for (; i != 0; i = yield()) {
+            sum += i;
+        }
+    });
+    for (int i : {1, 2, 3, 0}) {
+        sink.resume(i);
+    }
+    CHECK(sum == 6 && sink.done());
+    aco::coroutine<counted()> source([](auto &yield) {
+        yield(counted(1));
+        return counted(2);
+    });
+    CHECK(source.resume().value == 1 && source.resume().value == 2 && source.done());
+    aco::coroutine<> plain([&](auto &yield) {
+        yield();
+        sum++;
+    });
+    plain.resume();
+    CHECK(sum == 6);
+    plain.resume();
+    CHECK(sum == 7 && plain.done());
+}
+
+void an_exception_leaves_the_resume_with_a_value()
+{
+    aco::coroutine<int(int)> co([](auto &yield, int i) {
+        i = yield(i);
+        throw i;
+        return 0;
+    });
+    CHECK(co.resume(1) == 1);
+    CHECK_THROWS(int, e == 5, co.resume(5));
+    CHECK(co.done());
+    {
+        aco::coroutine<counted(counted)> left([](auto &yield, counted first) {
+            counted second = yield(std::move(first));
+            return yield(std::move(second));
+        });
+        (void)left.resume(counted(1));
+    }
+    CHECK(counted::ct_alive == 0);
+}
+
+void coroutines_have_ids()
+{
+    aco::coroutine a([] {}), b([] {});
+    auto id = a.id();
+    CHECK(id != 0 && id != b.id() && id == a.id());
+    aco::coroutine c = std::move(a);
+    CHECK(c.id() == id && a.id() != id);
+    c.resume();
+    CHECK(c.id() == id);
+}
+
+/* Uses some 200 KiB of stack. */
+int use_stack(int depth)
+{
+    volatile char bytes[1024] = {};
+    bytes[depth] = 1;
+    return depth == 0 ? 0 : use_stack(depth - 1) + bytes[depth];
+}
+
+void stacks_have_sizes_and_pools()
+{
+    auto deep = [](auto &yield) { yield(use_stack(1000)); };
+    aco::stack_options large, own;
+    large.stack_sz = 4 << 20;
+    generator<int> values(large, deep);
+    CHECK(*values.begin() == 1000);
+    auto stats = aco::stack_pool_stats(large);
+    CHECK(stats.in_use == 1 && stats.stack_sz >= large.stack_sz);
+    CHECK(aco::stack_pool_stats().stack_sz >= 256 << 10);
+    own.pool = aco_stack_pool_new(4 << 20, 0);
+    {
+        generator<int> pooled(own, deep), moved(std::move(pooled));
+        aco::coroutine<int()> co(own, [](auto &) { return use_stack(1000); });
+        CHECK(aco::stack_pool_stats(own).in_use == 0);
+        CHECK(*moved.begin() == 1000 && aco::stack_pool_stats(own).in_use == 1);
+        pooled = std::move(moved);
+        generator<int> assigned = count(1);
+        assigned = generator<int>(own, [](auto &yield) { yield(2); });
+        CHECK(*assigned.begin() == 2 && aco::stack_pool_stats(own).in_use == 2);
+        assigned = count(1);
+        CHECK(co.resume() == 1000 && aco::stack_pool_stats(own).ct_get == 3);
+        CHECK(aco::stack_pool_stats(own).in_use == 1);
+    }
+    CHECK(aco::stack_pool_stats(own).in_use == 0);
+    aco_stack_pool_destroy(own.pool);
+    aco::stack_options small;
+    small.stack_sz = 1;
+    aco::coroutine least(small, [] { aco_yield(); });
+    least.resume();
+    CHECK(aco::stack_pool_stats(small).stack_sz < 256 << 10);
+}
+
+void coroutines_share_a_stack()
+{
+    aco::stack_options shared;
+    aco_t *creator = aco_get_co();
+    if (creator == nullptr) {
+        aco_thread_init(nullptr);
+    }
+    shared.share_stack = aco_share_stack_new(0);
+    {
+        using adder = aco::coroutine<int(int)>;
+        std::vector<adder> all;
+        for (int i = 0; i < 20; i++) {
+            all.emplace_back(shared, [object = counted(i)](auto &yield, int value) {
+                counted sum(object.value);
+                for (;;) {
+                    sum.value += value;
+                    value = yield(sum.value);
+                }
+                return 0;
+            });
+        }
+        CHECK(shared.share_stack->ct_coroutines == 0);
+        for (int k = 1; k <= 3; k++) {
+            for (int i = 0; i < 20; i++) {
+                CHECK(all[static_cast<std::size_t>(i)].resume(10) == i + 10 * k);
+            }
+        }
+        CHECK(counted::ct_alive == 40);
+        adder fails(shared, [](auto &yield, int i) {
+            counted object(yield(i));
+            throw object.value;
+            return 0;
+        });
+        CHECK(fails.resume(1) == 1 && all[3].resume(0) == 33);
+        CHECK_THROWS(int, e == 7, fails.resume(7));
+        aco::coroutine left(
+            shared, [] { aco_yield(); }, aco::on_destruction::destroys);
+        left.resume();
+    }
+    CHECK(counted::ct_alive == 0 && shared.share_stack->ct_coroutines == 0);
+    aco_share_stack_destroy(shared.share_stack);
 }
 
 /* Its callable lies on the heap. */
@@ -625,6 +800,11 @@ int main(int argc, char **argv)
         T(iterates_in_destructors_at_the_end_of_a_thread),
         T(has_the_rounding_of_who_resumes_it),
         T(may_wait_in_a_task),
+        T(passes_values_both_ways),
+        T(an_exception_leaves_the_resume_with_a_value),
+        T(coroutines_have_ids),
+        T(stacks_have_sizes_and_pools),
+        T(coroutines_share_a_stack),
     };
     return run_tests(tests, argc, argv);
 }
