@@ -198,10 +198,11 @@ void stacks_have_sizes_and_pools()
         CHECK(aco::stack_pool_stats(own).in_use == 0);
         CHECK(*moved.begin() == 1000 && aco::stack_pool_stats(own).in_use == 1);
         pooled = std::move(moved);
-        generator<int> assigned = count(1);
-        assigned = generator<int>(own, [](auto &yield) { yield(2); });
+        auto two = [](auto &yield) { yield(2); };
+        generator<int> assigned(two);
+        assigned = generator<int>(own, two);
         CHECK(*assigned.begin() == 2 && aco::stack_pool_stats(own).in_use == 2);
-        assigned = count(1);
+        assigned = generator<int>(two);
         CHECK(co.resume() == 1000 && aco::stack_pool_stats(own).ct_get == 3);
         CHECK(aco::stack_pool_stats(own).in_use == 1);
     }
