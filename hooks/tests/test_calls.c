@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/epoll.h>
@@ -189,6 +190,50 @@ static void calls_of_coroutines_let_others_go_on(void **state)
     run_tasks(is_coroutine, NULL);
 }
 
+/* ==== Signals ================================================================================ */
+
+enum { CT_SIGNALS = 500 };
+
+static int is_over; /* atomic */
+static volatile sig_atomic_t ct_signals;
+
+static void handle(int number)
+{
+    ct_signals += number == SIGUSR1;
+}
+
+static void *sends_signals(void *thread)
+{
+    while (!__atomic_load_n(&is_over, __ATOMIC_ACQUIRE)) {
+        CHECK(pthread_kill(*(pthread_t *)thread, SIGUSR1) == 0);
+        sched_yield();
+    }
+    return NULL;
+}
+
+/* Each asks the kernel, which a signal ends even if nothing waits. */
+static void *asks_amid_signals(void *arg)
+{
+    pthread_t self = pthread_self(), thread;
+    struct timeval none = {0, 0};
+    int ct_wrong = 0;
+    __atomic_store_n(&is_over, 0, __ATOMIC_RELEASE);
+    CHECK(pthread_create(&thread, NULL, sends_signals, &self) == 0);
+    while (ct_signals < CT_SIGNALS) {
+        ct_wrong += select(0, NULL, NULL, NULL, &none) != 0;
+    }
+    __atomic_store_n(&is_over, 1, __ATOMIC_RELEASE);
+    CHECK(ct_wrong == 0 && pthread_join(thread, NULL) == 0);
+    return arg;
+}
+
+static void signals_interrupt_no_task(void **state)
+{
+    (void)state;
+    signal(SIGUSR1, handle);
+    run_tasks(asks_amid_signals, NULL);
+}
+
 /* ==== Errors of sockets ====================================================================== */
 
 /* An error that is pending comes before messages. */
@@ -209,10 +254,35 @@ static void *receives_an_error(void *arg)
     return arg;
 }
 
+/* The peer has closed, so the first part of a splice() brings an error: the next call has it. */
+static void *splices_until_an_error(void *arg)
+{
+    static const char bytes[16384];
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t sz = sizeof(address);
+    int fds[2], error = 0, listener = socket(AF_INET, SOCK_STREAM, 0);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    CHECK(bind(listener, (struct sockaddr *)&address, sz) == 0 && listen(listener, 1) == 0);
+    CHECK(getsockname(listener, (struct sockaddr *)&address, &sz) == 0);
+    CHECK(connect(fd, (struct sockaddr *)&address, sz) == 0);
+    CHECK(close(accept(listener, NULL, NULL)) == 0);
+    CHECK(pipe(fds) == 0 && write(fds[1], bytes, sizeof(bytes)) == sizeof(bytes));
+    CHECK(splice(fds[0], NULL, fd, NULL, sizeof(bytes), 0) > 0);
+    struct pollfd errors = {fd, 0, 0};
+    CHECK(poll(&errors, 1, 10000) == 1);
+    sz = sizeof(error);
+    CHECK(getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &sz) == 0 && error == EPIPE);
+    CHECK(close(fd) == 0 && close(listener) == 0 && close(fds[0]) == 0 && close(fds[1]) == 0);
+    return arg;
+}
+
 static void errors_of_sockets_are_received(void **state)
 {
     (void)state;
+    signal(SIGPIPE, SIG_IGN);
     run_tasks(receives_an_error, NULL);
+    run_tasks(splices_until_an_error, NULL);
 }
 
 /* ==== Calls that know the size of a buffer =================================================== */
@@ -325,6 +395,67 @@ static void tasks_yield_to_each_other(void **state)
     run_tasks(yields_in_turn, NULL);
 }
 
+/* ==== Waits that are no loops ================================================================= */
+
+static int full[2];
+
+static void *empties_late(void *arg)
+{
+    static char bytes[65536];
+    CHECK(aco_sleep(30 * MS) == 0 && read(full[0], bytes, sizeof(bytes)) > 0);
+    return arg;
+}
+
+/* One pipe has a byte, so tee() waits for the other one alone. */
+static void *copies_to_a_full_pipe(void *arg)
+{
+    int filled[2];
+    CHECK(pipe(filled) == 0 && write(filled[1], "x", 1) == 1);
+    CHECK(pipe2(full, O_NONBLOCK) == 0);
+    while (write(full[1], byte, 1) == 1) {
+    }
+    CHECK(fcntl(full[0], F_SETFL, 0) == 0 && fcntl(full[1], F_SETFL, 0) == 0);
+    aco_task_t *other = aco_spawn(empties_late, NULL);
+    aco_yield();
+    uint64_t before = aco_i_ct_switches();
+    CHECK(tee(filled[0], full[1], 1, 0) == 1);
+    CHECK(aco_i_ct_switches() - before < 10);
+    CHECK(aco_join(other, NULL) == 0);
+    for (int i = 0; i < 2; i++) {
+        CHECK(close(filled[i]) == 0 && close(full[i]) == 0);
+    }
+    return arg;
+}
+
+static void tee_sleeps_until_there_is_room(void **state)
+{
+    (void)state;
+    run_tasks(copies_to_a_full_pipe, NULL);
+}
+
+/* ==== Cancelled tasks ======================================================================== */
+
+/* A call that need not wait has its result, too; one that waits fails as the kernel's do. */
+static void *is_cancelled(void *arg)
+{
+    struct epoll_event event;
+    int fds[2];
+    open_all();
+    CHECK(pipe(fds) == 0);
+    aco_task_cancel(aco_self());
+    CHECK(poll(&polled, 1, 0) == 0 && epoll_wait(epoll, &event, 1, 0) == 0);
+    CHECK(splice(fds[0], NULL, ends[0], NULL, 1, 0) == -1 && errno == ECANCELED);
+    CHECK(close(fds[0]) == 0 && close(fds[1]) == 0);
+    close_all();
+    return arg;
+}
+
+static void calls_of_cancelled_tasks_have_results(void **state)
+{
+    (void)state;
+    run_tasks(is_cancelled, NULL);
+}
+
 /* ==== Arguments that change nothing ========================================================== */
 
 static int own_ends[2];
@@ -381,10 +512,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_outside_of_tasks_are_libcs),
         cmocka_unit_test(calls_of_coroutines_let_others_go_on),
+        cmocka_unit_test(signals_interrupt_no_task),
         cmocka_unit_test(errors_of_sockets_are_received),
         cmocka_unit_test(checked_calls_wait_and_check),
         cmocka_unit_test(own_system_calls_have_results_and_errors),
         cmocka_unit_test(tasks_yield_to_each_other),
+        cmocka_unit_test(tee_sleeps_until_there_is_room),
+        cmocka_unit_test(calls_of_cancelled_tasks_have_results),
         cmocka_unit_test(a_copy_to_itself_ends_no_wait),
         cmocka_unit_test(wrong_times_fail_as_in_the_kernel),
     };

@@ -2,6 +2,8 @@
 /* libc's mutexes, rwlocks and semaphores in tasks, and between tasks and threads. */
 #include "threads.h"
 
+#include "waiting.h"
+
 #include <semaphore.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -33,6 +35,7 @@ static void *holds_over_waits(void *arg)
 {
     order[0] = '\0';
     CHECK(pthread_mutex_lock(&mutex) == 0);
+    CHECK(aco_i_owner_of(&mutex) == ((uint32_t)aco_i_running_task()->id & 0x3fffffff));
     aco_task_t *a = aco_spawn(locks_in_turn, "a"), *b = aco_spawn(locks_in_turn, "b");
     let_run();
     CHECK(order[0] == '\0');
@@ -44,6 +47,7 @@ static void *holds_over_waits(void *arg)
     CHECK(aco_join(a, NULL) == 0);
     CHECK(aco_join(b, NULL) == 0);
     CHECK(strcmp(order, "abc") == 0);
+    CHECK(aco_i_owner_of(&mutex) == 0);
     return arg;
 }
 
@@ -602,7 +606,8 @@ static void posts(int number)
 
 static void *takes(void *arg)
 {
-    CHECK(sem_wait(&semaphore) == 0);
+    errno = 0;
+    CHECK(sem_wait(&semaphore) == 0 && errno == 0);
     append('t');
     return arg;
 }
@@ -680,6 +685,62 @@ static void threads_post_for_tasks(void **state)
     for (int i = 0; i < 50; i++) {
         run_tasks(takes_thrice, NULL);
     }
+}
+
+static sem_t many[2 * CT_BUCKETS + 1]; /* three are in one bucket at least */
+
+/* Finds three of one bucket. */
+static void find_neighbours(sem_t *found[3])
+{
+    int cts[CT_BUCKETS] = {0};
+    bucket_t *full = NULL;
+    for (size_t i = 0; full == NULL; i++) {
+        bucket_t *bucket = bucket_of(&many[i]);
+        full = ++cts[bucket - aco_i_buckets] == 3 ? bucket : NULL;
+    }
+    for (int i = 0, ct = 0; ct < 3; i++) {
+        found[ct] = &many[i];
+        ct += bucket_of(&many[i]) == full;
+    }
+}
+
+static void *takes_from(void *which)
+{
+    CHECK(sem_wait((sem_t *)which) == 0);
+    return NULL;
+}
+
+/* A signal handler may post while its thread holds the lock of the queue. The next to unlock it
+ * wakes the tasks. With `arg`, there are two semaphores. */
+static void *posts_behind_a_lock(void *arg)
+{
+    int ct = arg != NULL ? 2 : 1;
+    sem_t *found[3];
+    aco_task_t *tasks[2];
+    find_neighbours(found);
+    lock_t *held = &bucket_of(found[0])->lock;
+    for (int i = 0; i < ct; i++) {
+        CHECK(sem_init(found[i], 0, 0) == 0);
+        tasks[i] = aco_spawn(takes_from, found[i]);
+    }
+    let_run();
+    lock(held);
+    for (int i = 0; i < ct; i++) {
+        CHECK(sem_post(found[i]) == 0);
+    }
+    unlock(held);
+    aco_i_call_first(found[2]);
+    for (int i = 0; i < ct; i++) {
+        CHECK(aco_join(tasks[i], NULL) == 0);
+    }
+    return arg;
+}
+
+static void a_post_behind_a_lock_is_not_lost(void **state)
+{
+    (void)state;
+    run_tasks(posts_behind_a_lock, NULL);
+    run_tasks(posts_behind_a_lock, many);
 }
 
 /* ==== Many locks ============================================================================= */
@@ -798,6 +859,7 @@ int main(void)
         cmocka_unit_test(readers_and_writers_are_tasks),
         cmocka_unit_test(semaphores_keep_tasks_waiting),
         cmocka_unit_test(threads_post_for_tasks),
+        cmocka_unit_test(a_post_behind_a_lock_is_not_lost),
         cmocka_unit_test(children_wait_behind_no_task_of_the_parent),
         cmocka_unit_test(locks_that_share_a_queue_have_waiters_of_their_own),
     };

@@ -4,6 +4,8 @@
 /* Name look-ups in tasks: they have libc's results. Results and h_errno are the task's own. */
 #include "threads.h"
 
+#include "aco_hooks.h"
+
 #include <arpa/inet.h>
 #include <arpa/nameser.h>
 #include <malloc.h>
@@ -211,6 +213,27 @@ static void *cancels(void *arg)
     return arg;
 }
 
+static void *lets_names_go(void *arg)
+{
+    CHECK(aco_sleep(10 * MS) == 0);
+    __atomic_store_n(&slow_names_may_go, 1, __ATOMIC_SEQ_CST);
+    return arg;
+}
+
+/* The deadline passes, and a library that wants to wait has the answer all the same. */
+static void *waits_past_its_deadline(void *arg)
+{
+    __atomic_store_n(&slow_names_may_go, 0, __ATOMIC_SEQ_CST);
+    aco_task_t *other = aco_spawn(lets_names_go, NULL);
+    aco_within(2 * MS)
+    {
+        CHECK(gethostbyname("slow.test") == NULL && h_errno == HOST_NOT_FOUND);
+        CHECK_FAILS(aco_sleep(MS), ETIMEDOUT);
+    }
+    CHECK(aco_join(other, NULL) == 0);
+    return arg;
+}
+
 /* ==== Memory ================================================================================= */
 
 enum { CT_LEAVING = 300 };
@@ -348,6 +371,11 @@ static void *asks_its_own_server(void *arg)
         ct++;
     }
     CHECK(ct == CT_MANY);
+    strcpy(_res.defdname, "own.test");
+    _res.dnsrch[0] = _res.defdname;
+    _res.dnsrch[1] = NULL;
+    host = gethostbyname("c"); /* the server answers by the name that it is asked for */
+    CHECK(host != NULL && strcmp(host->h_name, "c.own.test") == 0);
     aco_task_cancel(task);
     CHECK(aco_join(task, NULL) == 0 && close(fd) == 0);
     return arg;
@@ -364,6 +392,9 @@ static void only_the_task_waits_and_can_be_cancelled(void **state)
     (void)state;
     run_tasks(cancels, NULL);
     run_tasks(cancels, by_libc);
+    assert_int_equal(aco_hooks_on_deadline("test_names", ACO_HOOKS_WAIT), 0);
+    run_tasks(waits_past_its_deadline, NULL);
+    assert_int_equal(aco_hooks_on_deadline("test_names", ACO_HOOKS_ERROR), 0);
 }
 
 static void *looks_up_an_address(void *arg)

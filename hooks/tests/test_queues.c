@@ -131,7 +131,7 @@ static void *receives_late(void *arg)
 
 static void *uses_mq(void *arg)
 {
-    struct timespec past = {1, 0}, wrong = {1, -1}, soon;
+    struct timespec past = {1, 0}, wrong = {1, -1}, soon, later = in(CLOCK_REALTIME, 10000 * MS);
     unsigned priority = 0;
     char text[8];
     queue = open_queue();
@@ -140,6 +140,9 @@ static void *uses_mq(void *arg)
     ASK(mq_receive(queue, text, sizeof(text), &priority));
     end(&other);
     CHECK(priority == 3 && memcmp(text, "late", 4) == 0);
+    other = begin(sends_late);
+    ASK(mq_timedreceive(queue, text, sizeof(text), NULL, &later));
+    end(&other);
     ASK(mq_timedreceive(queue, text, sizeof(text), NULL, &past));
     ASK(mq_timedreceive(queue, text, sizeof(text), NULL, &wrong));
     soon = in(CLOCK_REALTIME, MS);
@@ -600,6 +603,7 @@ static void *uses_pipes(void *arg)
     ASK(tee(from[0], to[1], 10, 0));
     ASK(tee(from[0], -1, 10, 0));
     ASK(vmsplice(-1, &iov, 1, 0));
+    ASK(vmsplice(to[1], &iov, 1, 0x100)); /* no flag */
     CHECK(close(from[0]) == 0 && close(to[0]) == 0 && close(to[1]) == 0);
     return arg;
 }

@@ -363,6 +363,8 @@ static void make_timed_call(int number, const clockid_t *clock)
 
 static void *makes_timed_calls(void *arg)
 {
+    clockid_t wrong = CLOCK_PROCESS_CPUTIME_ID; /* no clock for waits */
+    struct timespec later = in(CLOCK_REALTIME, 10000 * MS);
     static const clockid_t real = CLOCK_REALTIME, monotonic = CLOCK_MONOTONIC;
     may_go = 0;
     CHECK(sem_init(&empty, 0, 0) == 0 && pthread_create(&thread, NULL, holds, NULL) == 0);
@@ -373,6 +375,7 @@ static void *makes_timed_calls(void *arg)
         make_timed_call(i, NULL);
         make_timed_call(i, &real);
         make_timed_call(i, &monotonic);
+        CHECK(call_until(i, &wrong, &later) == EINVAL);
     }
     CHECK(pthread_mutex_unlock(&mutex) == 0);
     __atomic_store_n(&may_go, 1, __ATOMIC_SEQ_CST);
@@ -490,8 +493,10 @@ static void *has_two_values(void *arg)
     aco_task_t *a = aco_spawn(sets_values, &plain_key), *b = aco_spawn(sets_values, &static_key);
     CHECK(aco_join(a, NULL) == 0 && aco_join(b, NULL) == 0);
     CHECK(tss_set(static_tss, arg) == thrd_success && tss_get(static_tss) == arg);
-    tss_delete(static_tss); /* the next key with its number has no value */
-    CHECK(CRYPTO_THREAD_init_tss(&static_tss) == thrd_success && tss_get(static_tss) == NULL);
+    tss_t before = static_tss;
+    tss_delete(static_tss); /* the next key has its number, and no value */
+    CHECK(CRYPTO_THREAD_init_tss(&static_tss) == thrd_success && static_tss == before);
+    CHECK(tss_get(static_tss) == NULL);
     CHECK(pthread_getspecific(plain_key) == &static_key); /* the thread's */
     CHECK(pthread_getspecific(static_key) == NULL);
     return arg;
@@ -508,6 +513,20 @@ static void static_libraries_are_known_by_their_symbols(void **state)
     tss_delete(static_tss);
 }
 
+static void keys_of_c11_end_with_an_error(void **state)
+{
+    static tss_t keys[PTHREAD_KEYS_MAX];
+    int ct = 0, result = thrd_success;
+    (void)state;
+    while (ct < PTHREAD_KEYS_MAX && (result = tss_create(&keys[ct], NULL)) == thrd_success) {
+        ct++;
+    }
+    assert_int_equal(result, thrd_error);
+    while (ct > 0) {
+        tss_delete(keys[--ct]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -521,6 +540,7 @@ int main(void)
         cmocka_unit_test(a_child_has_no_hooks),
         cmocka_unit_test(all_hooks_are_reached),
         cmocka_unit_test(static_libraries_are_known_by_their_symbols),
+        cmocka_unit_test(keys_of_c11_end_with_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
