@@ -76,7 +76,9 @@ REPLACE(int, pthread_getattr_np, (pthread_t id, pthread_attr_t *attributes), (id
         return error;
     }
     const aco_task_t *task = thread->task;
-    if (task != NULL && task->co != NULL) {
+    if (thread->stack != NULL) {
+        pthread_attr_setstack(attributes, thread->stack, thread->stack_sz);
+    } else if (task != NULL && task->co != NULL) {
         pthread_attr_setstack(attributes, task->co->share_stack->ptr, task->co->share_stack->sz);
     } else {
         pthread_attr_setstacksize(attributes, thread->stack_sz);

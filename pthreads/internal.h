@@ -64,7 +64,8 @@ typedef struct thread_s {
     char name[NAME_SZ];
     int tid;
     size_t stack_sz, guard_sz;
-    void *stack;               /* the caller's; NULL: its own */
+    void *stack;               /* NULL: one of the runtime's */
+    size_t mapped_sz;          /* of `stack` and its guard; 0: the program gave it */
     uint64_t blocked, pending; /* signals, each a bit; atomic */
     uint64_t awaited;          /* by sigwait() and similar; atomic */
     uint64_t blocked_outside;  /* before the outermost handler was called */

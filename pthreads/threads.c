@@ -10,6 +10,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <threads.h>
 #include <unistd.h>
@@ -180,6 +181,53 @@ static int need_runtime(void)
     }
 }
 
+/* ==== Stacks ================================================================================= */
+
+#define GUARD_SZ (64u << 10)      /* of the runtime's stacks */
+#define LARGE_STACK_SZ (8u << 20) /* above it, their guard is a page */
+
+/* Maps a stack for a thread that asks for a larger guard. Returns 0, or -1 without memory. */
+static int map_stack(thread_t *thread)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t guard = (thread->guard_sz + page - 1) / page * page;
+    size_t sz = (thread->stack_sz + page - 1) / page * page;
+    void *mapped = guard + sz < sz
+                       ? MAP_FAILED
+                       : mmap(NULL, guard + sz, PROT_NONE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+    if (mapped == MAP_FAILED) {
+        return -1;
+    }
+    thread->mapped_sz = guard + sz;
+    thread->stack = (char *)mapped + guard;
+    thread->stack_sz = sz;
+    return mprotect(thread->stack, sz, PROT_READ | PROT_WRITE);
+}
+
+static void unmap_stack(thread_t *thread)
+{
+    if (thread->mapped_sz != 0) {
+        munmap((char *)thread->stack + thread->stack_sz - thread->mapped_sz, thread->mapped_sz);
+    }
+}
+
+/* Finds the stack that the program gives, or maps one. Returns 0, or -1 without memory. */
+static int choose_stack(thread_t *thread, const pthread_attr_t *attributes)
+{
+    void *stack;
+    size_t sz;
+    pthread_attr_getstacksize(attributes, &thread->stack_sz);
+    pthread_attr_getguardsize(attributes, &thread->guard_sz);
+    pthread_attr_getstack(attributes, &stack, &sz); /* glibc keeps where it ends; NULL: no stack */
+    if (stack != NULL && (uintptr_t)stack + sz != 0) {
+        thread->stack = stack;
+        return 0;
+    }
+    size_t guard = thread->stack_sz > LARGE_STACK_SZ ? (size_t)sysconf(_SC_PAGESIZE) : GUARD_SZ;
+    return thread->guard_sz > guard ? map_stack(thread) : 0;
+}
+
 /* ==== The life of a thread =================================================================== */
 
 /* Runs on the loop, when nothing of the task is left. */
@@ -187,6 +235,7 @@ static void tell_end(aco_task_t *task, void *arg)
 {
     thread_t *thread = (thread_t *)arg;
     (void)task;
+    unmap_stack(thread);
     aco_i_drop_variables(thread);
     lock(&thread->lock);
     thread->task = NULL;
@@ -246,6 +295,9 @@ static void *run_thread(void *arg)
 static int start_task(thread_t *thread)
 {
     aco_task_t *task;
+    if (thread->stack != NULL) {
+        return aco_i_go_in(thread->stack, thread->stack_sz, run_thread, thread, &task);
+    }
     size_t sz = thread->stack_sz == keeper.stack_sz ? 0 : thread->stack_sz;
     aco_task_options_t options = {.stack_sz = sz, .thread = ACO_ANY};
     return aco_go_with(&options, run_thread, thread, &task);
@@ -276,13 +328,10 @@ static int start(thread_t *thread)
     return 0;
 }
 
-/* Whether the kernel must run it: with a policy or processors of its own, or a stack of the
- * program. */
+/* Whether the kernel must run it: with a policy or processors of its own. */
 static int is_for_kernel(const pthread_attr_t *attributes, start_t fn)
 {
     int policy = SCHED_OTHER, inherits = PTHREAD_INHERIT_SCHED;
-    void *stack = NULL;
-    size_t sz = 0;
     cpu_set_t set;
     if (aco_i_is_listed("ACO_PTHREADS_REAL", (const void *)(uintptr_t)fn)) {
         return 1;
@@ -292,25 +341,32 @@ static int is_for_kernel(const pthread_attr_t *attributes, start_t fn)
     }
     pthread_attr_getinheritsched(attributes, &inherits);
     pthread_attr_getschedpolicy(attributes, &policy);
-    pthread_attr_getstack(attributes, &stack, &sz);
     CPU_ZERO(&set);
     int has_set = pthread_attr_getaffinity_np(attributes, sizeof(set), &set) == 0 &&
                   CPU_COUNT(&set) != 0 && CPU_COUNT(&set) < sysconf(_SC_NPROCESSORS_ONLN);
-    return has_set || (inherits == PTHREAD_EXPLICIT_SCHED && policy != SCHED_OTHER) ||
-           (stack != NULL && (uintptr_t)stack != (uintptr_t)0 - sz);
+    return has_set || (inherits == PTHREAD_EXPLICIT_SCHED && policy != SCHED_OTHER);
 }
 
-static void set_attributes(thread_t *thread, const pthread_attr_t *attributes)
+/* Returns 0, or -1 without memory. */
+static int set_attributes(thread_t *thread, const pthread_attr_t *attributes)
 {
-    int detached = PTHREAD_CREATE_JOINABLE;
+    int detached = PTHREAD_CREATE_JOINABLE, error = 0;
     thread->stack_sz = keeper.stack_sz;
     thread->guard_sz = (size_t)sysconf(_SC_PAGESIZE);
     if (attributes != NULL) {
         pthread_attr_getdetachstate(attributes, &detached);
-        pthread_attr_getstacksize(attributes, &thread->stack_sz);
-        pthread_attr_getguardsize(attributes, &thread->guard_sz);
+        error = choose_stack(thread, attributes);
     }
     thread->state = detached == PTHREAD_CREATE_DETACHED ? HANDLE_DETACHED : HANDLE_JOINABLE;
+    return error;
+}
+
+/* Takes everything from a thread that does not start. */
+static void drop(thread_t *thread)
+{
+    unmap_stack(thread);
+    aco_i_drop_variables(thread);
+    aco_i_free_handle(thread);
 }
 
 static thread_t *new_thread(const pthread_attr_t *attributes, start_t fn, void *arg)
@@ -328,10 +384,9 @@ static thread_t *new_thread(const pthread_attr_t *attributes, start_t fn, void *
     } else {
         prctl(PR_GET_NAME, thread->name);
     }
-    set_attributes(thread, attributes);
     aco_i_begin_signals(thread, creator);
-    if (aco_i_new_variables(thread) != 0) {
-        aco_i_free_handle(thread);
+    if (set_attributes(thread, attributes) != 0 || aco_i_new_variables(thread) != 0) {
+        drop(thread);
         return NULL;
     }
     return thread;
@@ -350,8 +405,7 @@ static int create(pthread_t *id, const pthread_attr_t *attributes, start_t fn, v
     thread->is_c11 = (char)is_c11;
     error = start(thread);
     if (error != 0) {
-        aco_i_drop_variables(thread);
-        aco_i_free_handle(thread);
+        drop(thread);
     }
     return error;
 }

@@ -78,6 +78,12 @@ SHARED void aco_i_make_ready_by_inbox(aco_task_t *task);
 /* Interrupts the wait of a task with `is_thread`, which has not ended, or its next one. */
 SHARED void aco_i_interrupt(aco_task_t *task);
 
+/* ---- sched/task.c ---- */
+
+/* As aco_go_with(), for any thread, on a stack in the `sz` bytes at `memory`, at least 16 KiB. They
+ * are the caller's again when the task has ended. */
+SHARED int aco_i_go_in(void *memory, size_t sz, void *(*fn)(void *), void *arg, aco_task_t **task);
+
 /* ---- sched/loop.c ---- */
 
 #define ACO_I_CALLS_A_ROUND 32u

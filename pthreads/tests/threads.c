@@ -139,6 +139,115 @@ static void stacks_have_the_size_asked_for(void)
     CHECK(pthread_attr_destroy(&attributes) == 0);
 }
 
+/* Whether the kernel knows the calling thread. */
+static void *is_known(void *yes)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/self/task/%d", gettid());
+    return access(path, F_OK) == 0 ? yes : NULL;
+}
+
+static void *memory;
+
+static void *is_in_memory(void *known)
+{
+    pthread_attr_t attributes;
+    void *lowest;
+    size_t sz;
+    CHECK(pthread_getattr_np(pthread_self(), &attributes) == 0);
+    CHECK(pthread_attr_getstack(&attributes, &lowest, &sz) == 0);
+    CHECK(lowest == memory && sz == STACK_SZ);
+    CHECK(&lowest > (void **)memory && (char *)&lowest < (char *)memory + STACK_SZ);
+    CHECK(pthread_attr_destroy(&attributes) == 0);
+    CHECK(is_known(memory) == known);
+    return has_stack(&sz);
+}
+
+static void stacks_may_be_the_callers(void)
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+    void *known = NULL;
+    memory = aligned_alloc(4096, STACK_SZ);
+    CHECK(pthread_create(&thread, NULL, is_known, memory) == 0);
+    CHECK(pthread_join(thread, &known) == 0);
+    CHECK(pthread_attr_init(&attributes) == 0);
+    CHECK(pthread_attr_setstack(&attributes, memory, STACK_SZ) == 0);
+    for (int i = 0; i < 3; i++) {
+        CHECK(pthread_create(&thread, &attributes, is_in_memory, known) == 0);
+        CHECK(pthread_join(thread, NULL) == 0);
+        memset(memory, 0xa5, STACK_SZ); /* it is the caller's again */
+    }
+    CHECK(pthread_attr_destroy(&attributes) == 0);
+    free(memory);
+}
+
+#define GUARD_SZ ((size_t)1 << 20)
+
+static void *has_guard(void *null)
+{
+    pthread_attr_t attributes;
+    void *lowest;
+    size_t sz, guard;
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    CHECK(pthread_getattr_np(pthread_self(), &attributes) == 0);
+    CHECK(pthread_attr_getstack(&attributes, &lowest, &sz) == 0);
+    CHECK(pthread_attr_getguardsize(&attributes, &guard) == 0 && guard == GUARD_SZ);
+    CHECK(write(ends[1], lowest, 1) == 1);
+    for (size_t i = 4096; i <= GUARD_SZ; i += 4096) {
+        CHECK(write(ends[1], (char *)lowest - i, 1) == -1 && errno == EFAULT);
+    }
+    CHECK(pthread_attr_destroy(&attributes) == 0);
+    close(ends[0]);
+    close(ends[1]);
+    wait_at_gate();
+    return null;
+}
+
+static long ct_lines(const char *path)
+{
+    FILE *file = fopen(path, "r");
+    long ct = 0;
+    CHECK(file != NULL);
+    for (int c; (c = getc(file)) != EOF;) {
+        ct += c == '\n';
+    }
+    fclose(file);
+    return ct;
+}
+
+static void guards_have_the_size_asked_for(void)
+{
+    pthread_attr_t attributes;
+    pthread_t threads[3];
+    is_open = 0;
+    ct_waiting = 0;
+    CHECK(pthread_attr_init(&attributes) == 0);
+    CHECK(pthread_attr_setstacksize(&attributes, STACK_SZ) == 0);
+    CHECK(pthread_attr_setguardsize(&attributes, GUARD_SZ) == 0);
+    for (int i = 0; i < 3; i++) {
+        CHECK(pthread_create(&threads[i], &attributes, has_guard, NULL) == 0);
+    }
+    CHECK(pthread_mutex_lock(&mutex) == 0);
+    while (ct_waiting < 3) {
+        CHECK(pthread_cond_wait(&cond, &mutex) == 0);
+    }
+    is_open = 1;
+    CHECK(pthread_cond_broadcast(&cond) == 0);
+    CHECK(pthread_mutex_unlock(&mutex) == 0);
+    for (int i = 0; i < 3; i++) {
+        result_of(threads[i]);
+    }
+    long ct_mappings = ct_lines("/proc/self/maps");
+    for (int i = 0; i < 100; i++) {
+        CHECK(pthread_create(&threads[0], &attributes, has_guard, NULL) == 0);
+        result_of(threads[0]);
+    }
+    CHECK(ct_lines("/proc/self/maps") < ct_mappings + 50);
+    CHECK(pthread_attr_destroy(&attributes) == 0);
+}
+
 static void *is_named(void *gate)
 {
     char name[16];
@@ -324,6 +433,8 @@ int main(int argc, char **argv)
     CHECK(pthread_key_create(&key, destroy) == 0);
     run_many(argc > 1 ? strtol(argv[1], NULL, 10) : 100, argc > 2);
     stacks_have_the_size_asked_for();
+    stacks_may_be_the_callers();
+    guards_have_the_size_asked_for();
     threads_have_names();
     result_of(start(knows_schedule, NULL));
     threads_are_joined();

@@ -108,6 +108,7 @@ struct aco_task_s {
     void *arg; /* later its result */
     const char *name;
     size_t stack_sz;    /* bytes; 0: the pool's */
+    void *memory;       /* for its stack; NULL: the runtime's */
     atomic_uint64_t id; /* 0 for a thread until it takes a lock */
     aco_task_t *joiner;
     aco_i_watch_t *watches;

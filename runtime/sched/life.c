@@ -58,11 +58,11 @@ static aco_t *pooled_co(loop_t *loop)
     return co;
 }
 
-/* The class of stacks that have so many bytes at least; CT_CLASSES: there is none. */
-static int class_of(size_t sz)
+/* The class of stacks for the size that a task asked for; CT_CLASSES: there is none. */
+static int class_of(const aco_task_t *task)
 {
-    int class = 0;
-    while (class < CT_CLASSES && LEAST_STACK_SZ << class < sz) {
+    int class = task->shares_stack || task->memory != NULL ? CT_CLASSES : 0;
+    while (class < CT_CLASSES && LEAST_STACK_SZ << class < task->stack_sz) {
         class ++;
     }
     return class;
@@ -89,13 +89,15 @@ static aco_t *new_co(loop_t *loop, aco_task_t *task, aco_share_stack_t *shared)
     if (task->stack_sz == 0) {
         return pooled_co(loop);
     }
-    int class = class_of(task->stack_sz);
+    int class = class_of(task);
     if (class < CT_CLASSES) {
         aco_stack_pool_t *pool = pool_of_class(loop, class);
         return pool == NULL ? NULL
                             : aco_stack_pool_try_create_co(pool, loop->main_co, loop->enter, loop);
     }
-    aco_share_stack_t *stack = aco_try_share_stack_new2(task->stack_sz, 1);
+    aco_share_stack_t *stack = task->memory != NULL
+                                   ? aco_share_stack_new_in(task->memory, task->stack_sz)
+                                   : aco_try_share_stack_new2(task->stack_sz, 1);
     aco_t *co = stack == NULL ? NULL : aco_try_create(loop->main_co, stack, 0, loop->enter, loop);
     if (co == NULL && stack != NULL) {
         aco_share_stack_destroy(stack);
@@ -162,7 +164,7 @@ static void destroy_co(loop_t *loop, aco_task_t *task)
         aco_stack_pool_destroy_co(loop->pool, task->co);
         return;
     }
-    int class = task->shares_stack ? CT_CLASSES : class_of(task->stack_sz);
+    int class = class_of(task);
     if (class < CT_CLASSES) {
         aco_stack_pool_destroy_co(loop->classes[class], task->co);
         return;

@@ -38,10 +38,10 @@ static int has_valid_stack(const aco_task_options_t *o)
 }
 
 /* Returns 0 if the task could have its stack now; or -1 with ENOMEM. A stack no larger than the
- * first task's needs no check. */
-static int check_stack_sz(const runtime_t *runtime, const aco_task_options_t *o)
+ * first task's, or in memory of the caller, needs no check. */
+static int check_stack_sz(const runtime_t *runtime, const aco_task_options_t *o, const void *memory)
 {
-    if (o->shares_stack || o->stack_sz <= runtime->stack_sz) {
+    if (o->shares_stack || memory != NULL || o->stack_sz <= runtime->stack_sz) {
         return 0;
     }
     aco_share_stack_t *stack = aco_try_share_stack_new2(o->stack_sz, 1);
@@ -61,8 +61,9 @@ static void set_options(aco_task_t *task, const aco_task_options_t *o, loop_t *l
     task->loop = o->thread > 0 ? &loop->runtime->loops[o->thread - 1] : loop;
 }
 
-/* Makes a task as aco_i_spawn_in() does; with NULL for `place`, `fn` gets `arg`. */
-static aco_task_t *make(const aco_task_options_t *options, void *(*fn)(void *),
+/* Makes a task as aco_i_spawn_in() does; with NULL for `place`, `fn` gets `arg`. `memory`, if not
+ * NULL, is for its stack. */
+static aco_task_t *make(const aco_task_options_t *options, void *memory, void *(*fn)(void *),
                         void (*place)(void *storage, void *arg), void *arg, int is_joinable)
 {
     static const aco_task_options_t defaults;
@@ -77,11 +78,13 @@ static aco_task_t *make(const aco_task_options_t *options, void *(*fn)(void *),
         errno = EINVAL;
         return NULL;
     }
-    aco_task_t *task = check_stack_sz(runtime, o) != 0 ? NULL : aco_i_new_task(loop, fn, arg);
+    aco_task_t *task = check_stack_sz(runtime, o, memory) != 0 ? NULL
+                                                               : aco_i_new_task(loop, fn, arg);
     if (task == NULL) {
         return NULL;
     }
     set_options(task, o, loop);
+    task->memory = memory;
     task->is_joinable = is_joinable != 0;
     if (o->group != NULL && aco_i_enter_group(o->group, task) != 0) {
         aco_i_free_task(task);
@@ -106,7 +109,7 @@ int aco_i_spawn_in(const aco_task_options_t *options, void *(*fn)(void *storage)
                    void (*place)(void *storage, void *arg), void *arg, aco_task_t **task)
 {
     need(fn, "aco_i_spawn_in", no_function);
-    aco_task_t *made = make(options, fn, place, arg, task != NULL);
+    aco_task_t *made = make(options, NULL, fn, place, arg, task != NULL);
     if (made == NULL) {
         return -1;
     }
@@ -125,13 +128,13 @@ static inline void check_entry(const char *call, void *(*fn)(void *), const void
 int aco_go(void *(*fn)(void *), void *arg)
 {
     check_entry("aco_go", fn, arg);
-    return make(NULL, fn, NULL, arg, 0) == NULL ? -1 : 0;
+    return make(NULL, NULL, fn, NULL, arg, 0) == NULL ? -1 : 0;
 }
 
 aco_task_t *aco_spawn(void *(*fn)(void *), void *arg)
 {
     check_entry("aco_spawn", fn, arg);
-    return make(NULL, fn, NULL, arg, 1);
+    return make(NULL, NULL, fn, NULL, arg, 1);
 }
 
 int aco_go_with(const aco_task_options_t *options, void *(*fn)(void *), void *arg,
@@ -146,7 +149,14 @@ int aco_group_go(aco_group_t *group, void *(*fn)(void *), void *arg)
     need(group, "aco_group_go", "the group is NULL: pass what aco_group_new() returned");
     check_entry("aco_group_go", fn, arg);
     aco_task_options_t options = {.group = group};
-    return make(&options, fn, NULL, arg, 0) == NULL ? -1 : 0;
+    return make(&options, NULL, fn, NULL, arg, 0) == NULL ? -1 : 0;
+}
+
+int aco_i_go_in(void *memory, size_t sz, void *(*fn)(void *), void *arg, aco_task_t **task)
+{
+    aco_task_options_t options = {.stack_sz = sz, .thread = ACO_ANY};
+    *task = make(&options, memory, fn, NULL, arg, 1);
+    return *task == NULL ? -1 : 0;
 }
 
 /* ==== Joining ================================================================================ */
