@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Descriptors that are opened, duplicated, closed and opened again at random, while tasks wait for
- * them in both directions:
+ * them in both directions, and files that come back under a number that others had meanwhile:
  *
  *     random_descriptors STEPS SEED [THREADS]
  *
@@ -22,6 +22,8 @@
 #define CT_STREAMS 24
 #define CT_COPIES 16
 #define CT_UNREAD 24         /* numbers at most; a reader takes them in one turn */
+#define AT_ONCE 3            /* yields on one thread until a close has ended a wait */
+#define AT_A_LOOK 300        /* until the loop has looked, and readers have had turns */
 #define PATIENCE 20000000000 /* ns; other threads may have lost the processor */
 
 #define CHECK(EX)                                                                                  \
@@ -49,11 +51,13 @@ static size_t random_below(size_t limit)
 
 /* A pipe or a pair of sockets, with a task that reads, and at times one that fills it. */
 typedef struct stream_s {
-    int in, out; /* -1: closed */
+    int in, out;
+    int home; /* the number of `in` until it left that, and its reader ended; or 0 */
     uint64_t number;
     int ct_sent;
     int ct_got;       /* atomic */
     int has_begun;    /* the reader */
+    int may_leave;    /* the reader, with what it gets next; atomic */
     int has_ended[2]; /* reader and filler; atomic */
     int has_filler;
     struct stream_s *to_close; /* by the reader, on one thread; or NULL */
@@ -79,8 +83,11 @@ static void *reads(void *arg)
             close_in(stream->to_close);
             stream->to_close = NULL;
         }
+        if (__atomic_load_n(&stream->may_leave, __ATOMIC_SEQ_CST)) {
+            break;
+        }
     }
-    CHECK(sz == 0 || (sz < 0 && errno == EBADF));
+    CHECK(sz >= 0 || errno == EBADF);
     __atomic_store_n(&stream->has_ended[0], 1, __ATOMIC_SEQ_CST);
     return NULL;
 }
@@ -135,10 +142,10 @@ static void open_stream(stream_t **place)
     }
 }
 
-/* Waits until a task has noticed a change: a turn or two on one thread. */
-static void let_run(int turn, int64_t since)
+/* Waits until a task has noticed a change, or for ever, which is found out. */
+static void let_run(int ct_left, int64_t since)
 {
-    CHECK(ct_threads == 1 ? turn < 3 : aco_now() - since < PATIENCE); /* or it waits for ever */
+    CHECK(ct_threads == 1 ? ct_left > 0 : aco_now() - since < PATIENCE);
     if (ct_threads == 1) {
         aco_yield();
     } else {
@@ -146,20 +153,44 @@ static void let_run(int turn, int64_t since)
     }
 }
 
-static void wait_for(const int *has_ended)
+static void wait_for(const int *has_ended, int ct_yields)
 {
     int64_t since = aco_now();
-    for (int turn = 0; !__atomic_load_n(has_ended, __ATOMIC_SEQ_CST); turn++) {
-        let_run(turn, since);
+    while (!__atomic_load_n(has_ended, __ATOMIC_SEQ_CST)) {
+        let_run(ct_yields--, since);
     }
 }
 
 static void wait_for_all(const stream_t *stream)
 {
     int64_t since = aco_now();
+    int ct_yields = AT_A_LOOK;
     while (__atomic_load_n(&stream->ct_got, __ATOMIC_SEQ_CST) < stream->ct_sent) {
-        let_run(0, since);
+        let_run(ct_yields--, since);
     }
+}
+
+/* The reader ends. A copy keeps the file, and its number is closed unseen: others get that. */
+static void leave(stream_t *stream)
+{
+    __atomic_store_n(&stream->may_leave, 1, __ATOMIC_SEQ_CST);
+    send_number(stream);
+    wait_for(&stream->has_ended[0], AT_A_LOOK);
+    stream->home = stream->in;
+    stream->in = fcntl(stream->home, F_DUPFD_CLOEXEC, 3);
+    CHECK(stream->in > 0 && close(stream->home) == 0);
+}
+
+/* Another reader waits for the file, under its former number if that is free. */
+static void come_back(stream_t *stream)
+{
+    if (is_closed(stream->home)) {
+        CHECK(fcntl(stream->in, F_DUPFD_CLOEXEC, stream->home) == stream->home);
+        CHECK(close(stream->in) == 0);
+        stream->in = stream->home;
+    }
+    stream->home = stream->may_leave = stream->has_begun = stream->has_ended[0] = 0;
+    start(reads, stream);
 }
 
 /* Gives the number of a descriptor that was just closed to a new stream. */
@@ -199,21 +230,24 @@ static void close_stream(stream_t **place)
 {
     stream_t *stream = *place;
     int is_reader_first = random_below(2) == 0;
+    if (stream->home != 0) {
+        come_back(stream);
+    }
     if (!stream->has_filler && random_below(2) == 0) {
         wait_for_all(stream);
     }
     if (is_reader_first) {
         stream_t *by = streams[random_below(CT_STREAMS)];
-        if (ct_threads == 1 && by != NULL && by != stream && !by->has_filler) {
+        if (ct_threads == 1 && by != NULL && by != stream && !by->has_filler && by->home == 0) {
             close_in_by(by, stream);
         } else {
             close_in(stream);
         }
-        wait_for(&stream->has_ended[0]);
+        wait_for(&stream->has_ended[0], AT_ONCE);
     } else {
         CHECK(aco_close(stream->out) == 0);
         if (stream->has_filler) {
-            wait_for(&stream->has_ended[1]);
+            wait_for(&stream->has_ended[1], AT_ONCE);
         }
     }
     if (random_below(2) == 0) { /* another file gets the number */
@@ -221,9 +255,9 @@ static void close_stream(stream_t **place)
         CHECK(fd >= 0 && close(fd) == 0);
     }
     CHECK(aco_close(is_reader_first ? stream->out : stream->in) == 0);
-    wait_for(&stream->has_ended[0]);
+    wait_for(&stream->has_ended[0], AT_ONCE);
     if (stream->has_filler) {
-        wait_for(&stream->has_ended[1]);
+        wait_for(&stream->has_ended[1], AT_ONCE);
     }
     free(stream);
     *place = NULL;
@@ -250,7 +284,7 @@ static void step(void)
         open_stream(place);
         return;
     }
-    switch (random_below(6)) {
+    switch (random_below(7)) {
     case 0:
         close_stream(place);
         break;
@@ -259,6 +293,11 @@ static void step(void)
         break;
     case 2:
         aco_yield();
+        break;
+    case 3:
+        if (!stream->has_filler) {
+            (stream->home == 0 ? leave : come_back)(stream);
+        }
         break;
     default:
         if (!stream->has_filler &&
