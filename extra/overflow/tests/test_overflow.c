@@ -613,9 +613,18 @@ static void ignore_and_send(void *arg)
     send_to_self(arg);
 }
 
+/* Each signal reaches the handler once, also one with SA_SIGINFO, which `arg` asks for. */
 static void handle_and_send(void *arg)
 {
-    handle_with(look, 0);
+    struct sigaction action;
+    memset(&action, 0, sizeof(action));
+    if (arg != NULL) {
+        action.sa_sigaction = look_at_all;
+        action.sa_flags = SA_SIGINFO;
+    } else {
+        action.sa_handler = look;
+    }
+    sigaction(SIGSEGV, &action, NULL);
     aco_install_overflow_handler();
     for (unsigned i = 1; i <= 3; i++) {
         raise(SIGSEGV);
@@ -623,7 +632,6 @@ static void handle_and_send(void *arg)
             _exit(1);
         }
     }
-    (void)arg;
 }
 
 /* A signal from a process, with data that look like an address in the guard page. */
@@ -645,6 +653,7 @@ static void a_signal_that_is_sent_does_what_it_did_before(void **state)
     expect_signal(send_to_self, NULL, SIGSEGV);
     expect_exit(ignore_and_send, NULL, CAUGHT);
     expect_exit(handle_and_send, NULL, 0);
+    expect_exit(handle_and_send, (void *)(uintptr_t)&found, 0);
     expect_signal(resume, co, SIGSEGV);
     expect_exit(handle_and_resume, co, CAUGHT);
     aco_destroy(co);
