@@ -297,6 +297,44 @@ static void a_thread_waits_for_a_variable_that_a_task_makes(void **state)
     run_tasks(makes_variable, NULL);
 }
 
+/* ==== Exceptions ============================================================================= */
+
+/* As C++ runtimes have it for each thread. */
+typedef struct {
+    void *caught;
+    unsigned ct_uncaught;
+} exceptions_t;
+
+exceptions_t *__cxa_get_globals(void);
+
+/* As in a catch block: other tasks see no exception, and it is still there afterwards. */
+static void *yields_in_catch_block(void *exception)
+{
+    exceptions_t *mine = __cxa_get_globals();
+    CHECK(mine->caught == NULL && mine->ct_uncaught == 0);
+    *mine = (exceptions_t){exception, 1};
+    for (int i = 0; i < 3; i++) {
+        CHECK(sched_yield() == 0);
+        CHECK(mine->caught == exception && mine->ct_uncaught == 1);
+    }
+    *mine = (exceptions_t){NULL, 0};
+    return NULL;
+}
+
+static void *yields_beside_another(void *arg)
+{
+    aco_task_t *other = aco_spawn(yields_in_catch_block, &ct_made);
+    yields_in_catch_block(arg);
+    CHECK(aco_join(other, NULL) == 0);
+    return NULL;
+}
+
+static void exceptions_are_the_tasks_over_a_yield(void **state)
+{
+    (void)state;
+    run_tasks(yields_beside_another, &guard);
+}
+
 /* ==== Children =============================================================================== */
 
 static volatile int ct_ticks;
@@ -491,6 +529,7 @@ int main(void)
         cmocka_unit_test(shared_conditions_wake_tasks),
         cmocka_unit_test(shared_semaphores_wake_tasks),
         cmocka_unit_test(spin_locks_are_held_over_waits),
+        cmocka_unit_test(exceptions_are_the_tasks_over_a_yield),
         cmocka_unit_test(children_are_alone),
         cmocka_unit_test(a_cancelled_thread_ends_behind_its_tasks),
         cmocka_unit_test(misuse_ends_in_a_line),

@@ -8,6 +8,8 @@
 #define _GNU_SOURCE
 #include "tasks.h"
 
+#include "extension.h"
+
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -463,6 +465,60 @@ static void a_close_that_lingers_holds_up_no_other(void **state)
     assert_int_equal(sigaction(SIGUSR1, &former, NULL), 0);
 }
 
+/* ---- A wait that begins between the two halves of a close ---- */
+
+static struct {
+    int number, other;         /* the descriptor, and the one that gets its number */
+    int has_begun, is_waiting; /* atomic */
+} swap;
+
+/* Waits, most likely, until the task of the other thread waits for the former file. */
+static int swaps_files(void *arg)
+{
+    (void)arg;
+    __atomic_store_n(&swap.has_begun, 1, __ATOMIC_SEQ_CST);
+    while (!__atomic_load_n(&swap.is_waiting, __ATOMIC_SEQ_CST)) {
+        usleep(100);
+    }
+    usleep(20000);
+    return dup2(swap.other, swap.number);
+}
+
+static void *reads_meanwhile(void *arg)
+{
+    char byte = 0;
+    while (!__atomic_load_n(&swap.has_begun, __ATOMIC_SEQ_CST)) {
+        CHECK(aco_sleep(MS / 10) == 0);
+    }
+    __atomic_store_n(&swap.is_waiting, 1, __ATOMIC_SEQ_CST);
+    CHECK(aco_read(swap.number, &byte, 1) == 1 && byte == 'n');
+    return arg;
+}
+
+static void *changes_a_file(void *arg)
+{
+    aco_task_options_t options = {.thread = 2};
+    aco_task_t *reader = NULL;
+    int former[2], next[2];
+    CHECK(pipe2(former, O_CLOEXEC) == 0 && pipe2(next, O_CLOEXEC) == 0);
+    memset(&swap, 0, sizeof(swap));
+    swap.number = former[0];
+    swap.other = next[0];
+    CHECK(aco_go_with(&options, reads_meanwhile, NULL, &reader) == 0);
+    CHECK(aco_i_close_by(swap.number, swaps_files, NULL) == swap.number);
+    CHECK(aco_sleep(2 * MS) == 0);
+    CHECK(write(next[1], "n", 1) == 1 && aco_join(reader, NULL) == 0);
+    CHECK(aco_close(former[0]) == 0 && aco_close(former[1]) == 0);
+    CHECK(aco_close(next[0]) == 0 && aco_close(next[1]) == 0);
+    return arg;
+}
+
+static void a_wait_amid_a_close_is_for_the_next_file(void **state)
+{
+    (void)state;
+    run_tasks_on(2, changes_a_file, NULL);
+}
+
 /* ==== No memory ============================================================================== */
 
 static void *lacks_memory(void *arg)
@@ -551,6 +607,7 @@ int main(void)
         cmocka_unit_test(a_file_that_comes_back_is_seen),
         cmocka_unit_test(signal_handlers_close),
         cmocka_unit_test(a_close_that_lingers_holds_up_no_other),
+        cmocka_unit_test(a_wait_amid_a_close_is_for_the_next_file),
         cmocka_unit_test(missing_memory_is_told),
         cmocka_unit_test(a_missing_number_is_told),
     };
