@@ -99,12 +99,24 @@ static void continue_thread(aco_task_t *task)
     aco_i_take_variables((thread_t *)task->arg);
 }
 
+/* The profile's signal comes to the threads that run loops, which block all others. */
+static void unblock_profile(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGPROF);
+    if (getenv("ACO_PROFILE") != NULL) {
+        pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    }
+}
+
 static void *run_keeper(void *arg)
 {
     aco_i_on_return = continue_thread;
     aco_i_on_interrupt = aco_i_handle_interrupt;
     aco_run_options_t options = {.ct_threads = aco_i_ct_loops(), .stack_sz = keeper.stack_sz};
     prctl(PR_SET_NAME, "aco-pthreads");
+    unblock_profile();
     keeper.error = 0;
     if (aco_run(&options, keep, NULL, NULL) != 0) {
         keeper.error = EAGAIN;

@@ -84,6 +84,31 @@ test_options() {
     ((ct == 51)) || fail "--real: 50 threads are $ct threads of the kernel"
 }
 
+# The watchdog, the trace, the profile and gdb name a thread as it names itself, or by its function.
+test_observation() {
+    local server
+    build observed.c
+    ACO_WATCHDOG=50ms ACO_TRACE=$TMP/trace ACO_PROFILE=$TMP/profile pthreads/aco-run \
+        "$TMP/observed" >"$TMP/said" 2>"$TMP/watchdog" ||
+        fail "observed.c fails: $(<"$TMP/watchdog")"
+    grep -q '^aco: watchdog: task .* "worker" has kept its thread' "$TMP/watchdog" ||
+        fail "the watchdog says: $(<"$TMP/watchdog")"
+    grep -q '"name":"worker".*"then":"ends"' "$TMP/trace" || fail "the trace has no worker"
+    grep -q '^worker;.*;works;compute [0-9]' "$TMP/profile" ||
+        fail "the profile says: $(head -n 20 "$TMP/profile")"
+    have gdb || return 0
+    rm -f "$TMP/waits"
+    pthreads/aco-run "$TMP/listed" >"$TMP/waits" &
+    server=$!
+    until [[ -s $TMP/waits ]]; do
+        sleep 0.05
+    done
+    gdb -q -batch -p "$server" -ex "source tools/gdb/aco.py" -ex "info aco tasks" \
+        >"$TMP/list" 2>&1 || true
+    { kill -KILL "$server" && wait "$server"; } 2>/dev/null || true
+    grep -q ' waiting  listed .* pause at ' "$TMP/list" || fail "gdb says: $(<"$TMP/list")"
+}
+
 # Names of libc that libaco_pthreads.so need not replace. They don't wait, and read no pthread_t:
 # they set attributes, make objects or compare; pthread_yield() of old programs calls the kernel.
 readonly OF_LIBC="pthread_(attr|mutexattr|rwlockattr|condattr|barrierattr)_.*
@@ -169,7 +194,8 @@ test_own() {
     test_own_word
     test_random
     test_options
-    must "20,000 threads" "${RUN[@]}" 60 "$TMP/threads" 20000
+    test_observation
+    must "100,000 threads" "${RUN[@]}" 120 "$TMP/threads" 100000
     if have "${CXX:-g++}"; then
         must "cxx.cc does not build" "${CXX:-g++}" -std=c++17 -O2 -g "$FOLDER/cxx.cc" \
             -o "$TMP/cxx" -pthread
