@@ -4,7 +4,7 @@
  * one line that names the call, the rule and the coroutine, and in SIGABRT. Misuse that takes
  * several threads, the end of a share stack or of memory has test programs of its own.
  */
-// build: -Wl,--wrap=write
+// build: -Wl,--wrap=write,--wrap=readlink
 #include "harness.h"
 
 #include <errno.h>
@@ -649,8 +649,17 @@ static void it_is_written_whole_in_parts(void **state)
 /* The name of a program is shown whole if it is shorter; else without its directories. */
 #define NAME_SZ 128u /* bytes */
 
+/* The frames of the next call begin with no zeros. */
+static NOINLINE void soil_stack(void)
+{
+    char block[8192];
+    memset(block, 'x', sizeof(block));
+    ESCAPE(block);
+}
+
 static void fail_in_coroutine(void)
 {
+    soil_stack();
     aco_i_fail("aco_test", aco_gtls_co, "a rule: a remedy");
 }
 
@@ -659,6 +668,26 @@ static void fail_by_name(void)
 {
     aco_t *main_co = aco_create(NULL, NULL, 0, NULL, NULL);
     aco_resume(aco_create(main_co, aco_share_stack_new(0), 0, fail_in_coroutine, NULL));
+}
+
+static int has_no_proc;
+
+ssize_t __real_readlink(const char *path, char *buf, size_t sz);
+ssize_t __wrap_readlink(const char *path, char *buf, size_t sz);
+ssize_t __wrap_readlink(const char *path, char *buf, size_t sz)
+{
+    if (has_no_proc) {
+        errno = ENOENT;
+        return -1;
+    }
+    return __real_readlink(path, buf, sz);
+}
+
+static void fail_without_proc(void *unused)
+{
+    (void)unused;
+    has_no_proc = 1;
+    fail_by_name();
 }
 
 static void execute(void *path)
@@ -700,6 +729,7 @@ static void a_long_name_of_a_program_is_shown_without_directories(void **state)
         unlink(path);
     }
     rmdir(directory);
+    expect_abort(fail_without_proc, NULL, "aco_test", ", entry function (+0x");
 }
 
 /* ==== Versions ================================================================================ */
