@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <sys/eventfd.h>
 #include <sys/epoll.h>
 #include <sys/inotify.h>
@@ -985,9 +986,33 @@ static void *receives_nothing(void *arg)
     return arg;
 }
 
+static void *reads_nothing(void *fd)
+{
+    char c;
+    CHECK_FAILS(aco_read((int)(intptr_t)fd, &c, 0), EINVAL); /* there is an event, and no room */
+    return NULL;
+}
+
+/* inotify waits for an event also where there is no room for it: as a task, here. */
+static void *lets_an_event_come(void *arg)
+{
+    char path[32];
+    FILE *file = tmpfile();
+    int fd = inotify_init1(IN_CLOEXEC);
+    CHECK(file != NULL && fd >= 0);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fileno(file));
+    CHECK(inotify_add_watch(fd, path, IN_MODIFY) >= 0);
+    aco_task_t *reader = aco_spawn(reads_nothing, (void *)(intptr_t)fd);
+    CHECK(aco_sleep(2 * MS) == 0);
+    CHECK(write(fileno(file), "x", 1) == 1);
+    CHECK(aco_join(reader, NULL) == 0 && aco_close(fd) == 0 && fclose(file) == 0);
+    return arg;
+}
+
 static void test_empty_receives(void **state)
 {
     (void)state;
+    run_tasks(lets_an_event_come, NULL);
     run_tasks(receives_nothing, NULL);
 }
 

@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #define BIG ((size_t)1 << 21) /* bytes, more than a socket holds */
+#define BAD_ADDRESS "a..b:1"  /* no server is asked for this name */
 #define GIVE_UP 60            /* s after which a thread that waits is killed */
 
 static int has_no_nowait; /* as Linux before 6.5 for pipes and sockets */
@@ -589,6 +590,10 @@ static void *lacks_numbers(void *arg)
     CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
     int fd = aco_listen("tcp", "localhost:0");
     CHECK(fd >= 0 && aco_close(fd) == 0);
+    CHECK(aco_dial("tcp", BAD_ADDRESS) < 0);
+    int lowest = dup(0);
+    CHECK(close(lowest) == 0 && aco_dial("tcp", BAD_ADDRESS) < 0);
+    CHECK(dup(0) == lowest && close(lowest) == 0); /* the look-up has kept none */
     return arg;
 }
 
