@@ -42,6 +42,7 @@ try_all() {
         lack "no headers of Boost.Asio: apt-get install libboost-dev"
     fi
     try test_cpp_stops "$@" -std=c++20 # with the standard's
+    try test_cpp_generators "$@" -std=c++20 # with ranges
     try test_cpp_await "$@" -std=c++20 "${asio[@]}"
     echo "$*"
 }

@@ -646,7 +646,7 @@ void is_a_range()
     }
     CHECK(total == 120);
     generator<int> more = count(4);
-    CHECK(std::ranges::distance(more | std::views::drop(1)) == 3);
+    CHECK(std::ranges::distance(std::move(more) | std::views::drop(1)) == 3);
 #endif
 }
 
