@@ -19,7 +19,7 @@ readonly DIRECTORY=examples/cpp/coming_from
 # rows_of SECTION: the names in the last column of its table.
 rows_of() {
     sed -n "/^## Coming from $1\$/,/^## Coming from/p" docs/cpp.md |
-        sed -nE 's/^\|.*\| .([a-z_]+). \|$/\1/p'
+        sed -nE 's/^\|.*\| [^a-z]([a-z_]+)[^a-z] \|$/\1/p'
 }
 
 # check SECTION NAME OPTION...: the program NAME.cc, linked with these.
