@@ -60,6 +60,10 @@ check_headers() {
         must "$cxx -std=$dialect: aco.hpp" "$cxx" -std="$dialect" -pedantic "${WARNINGS[@]}" \
             "${INCLUDE[@]}" -fsyntax-only "$TMP/alone.cc"
     done
+    for dialect in c++17 c++20 c++2b; do
+        must "$cxx -std=$dialect: concepts.cc" "$cxx" -std="$dialect" "${WARNINGS[@]}" \
+            "${INCLUDE[@]}" -fsyntax-only cpp/tests/concepts.cc
+    done
     for dialect in c++17 c++20; do
         must "$cxx: aco.hpp without exceptions and RTTI" "$cxx" -std="$dialect" -fno-exceptions \
             -fno-rtti "${WARNINGS[@]}" "${INCLUDE[@]}" -fsyntax-only \
