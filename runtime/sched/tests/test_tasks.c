@@ -979,6 +979,44 @@ static void detached_tasks_are_discarded_if_asked_for(void **state)
     assert_int_equal(ct_discarded, 2);
 }
 
+/* ==== Tasks of bindings ====================================================================== */
+
+enum { CT_PLACES = 1000 };
+
+static void *places[CT_PLACES];
+static int ct_places;
+
+static void put(void *storage, void *arg)
+{
+    memcpy(storage, &arg, sizeof(arg));
+}
+
+static void *notes_its_place(void *storage)
+{
+    (void)storage;
+    places[ct_places++] = aco_self();
+    return NULL;
+}
+
+/* A task without a handle is free once it has ended: others get its place. */
+static void *makes_many_in_turn(void *arg)
+{
+    int ct_reused = 0;
+    for (int i = 0; i < CT_PLACES; i++) {
+        CHECK(aco_i_spawn_in(NULL, notes_its_place, put, arg, NULL) == 0);
+        aco_yield();
+        ct_reused += i != 0 && places[i] == places[i - 1];
+    }
+    CHECK(ct_places == CT_PLACES && ct_reused > CT_PLACES / 2);
+    return arg;
+}
+
+static void places_of_ended_tasks_are_used_again(void **state)
+{
+    (void)state;
+    run_tasks(makes_many_in_turn, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1003,6 +1041,7 @@ int main(void)
         cmocka_unit_test(values_are_the_tasks_own),
         cmocka_unit_test(values_stay_while_more_are_set),
         cmocka_unit_test(idle_stacks_are_given_back),
+        cmocka_unit_test(places_of_ended_tasks_are_used_again),
         cmocka_unit_test(idle_tasks_are_given_back),
         cmocka_unit_test(idle_copies_are_given_back),
         cmocka_unit_test(detached_tasks_are_discarded_if_asked_for),
