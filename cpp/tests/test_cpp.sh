@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The tests of aco.hpp, with gcc and clang, libstdc++ and libc++, as C++17 and C++20, for i386, and
-# under sanitizers; and of the header itself: each of its parts compiles alone and without warnings,
-# all of it without exceptions and RTTI, and in a short time; coroutine.hpp and generator.hpp need
-# no runtime.
+# The tests of aco.hpp, with gcc and clang, libstdc++ and libc++, as C++17, C++20 and C++23, for i386,
+# and under sanitizers; and of the header itself: each of its parts compiles alone and without
+# warnings, all of it without exceptions and RTTI, and in a short time; coroutine.hpp and
+# generator.hpp need no runtime.
 #
 # parts: gcc others clang sanitized
 # seconds: 20 20 40 60
@@ -197,6 +197,12 @@ check_gcc() {
 }
 
 check_others() {
+    local name
+    use_library aco_runtime "${compiler[@]}" -O2
+    for name in "${TESTS[@]}" test_cpp_await; do
+        try "$name" "$CXX" -O1 -std=c++2b
+    done
+    echo "$CXX: C++23"
     use_library aco_runtime "${compiler[@]}" -O2 -DACO_CONFIG_NO_INLINE_SWITCH
     try test_cpp_generators "$CXX" -std=c++17 -O1 -DACO_CONFIG_NO_INLINE_SWITCH
     check_i386 "$CXX"
