@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The tests of aco.hpp, with gcc and clang, libstdc++ and libc++, as C++17, C++20 and C++23, for i386,
-# and under sanitizers; and of the header itself: each of its parts compiles alone and without
+# The tests of aco.hpp, with gcc and clang, libstdc++ and libc++, as C++17, C++20 and C++23, for
+# i386, and under sanitizers; and of the header itself: each of its parts compiles alone and without
 # warnings, all of it without exceptions and RTTI, and in a short time; coroutine.hpp and
 # generator.hpp need no runtime.
 #
