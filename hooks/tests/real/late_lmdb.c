@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* LMDB: a transaction that is committed late, by writes and fdatasync(). */
+/* LMDB: a transaction that is committed late, by writes and fdatasync(); and tasks that read at once,
+ * by keys of their own. */
 #include "late.h"
 
 #include <lmdb.h>
@@ -59,9 +60,28 @@ static void wait(char *text, size_t sz)
     snprintf(text, sz, "commit: %s", mdb_strerror(error != 0 ? error : put(++ct_written)));
 }
 
+static void *gets_value(void *value)
+{
+    *(int *)value = get();
+    return NULL;
+}
+
+/* Reads in another task, while this one reads, too: each has a slot of its own. */
+static int get_beside(void)
+{
+    MDB_txn *txn;
+    int value = -1;
+    if (mdb_txn_begin(environment, NULL, MDB_RDONLY, &txn) == 0) {
+        aco_task_t *task = aco_spawn(gets_value, &value);
+        value = task != NULL && aco_join(task, NULL) == 0 ? value : -1;
+        mdb_txn_abort(txn);
+    }
+    return value;
+}
+
 static int works(void)
 {
-    return get() == ct_written && put(++ct_written) == 0;
+    return get_beside() == ct_written && put(++ct_written) == 0;
 }
 
 const late_t late = {begin, wait, NULL, works};
