@@ -142,7 +142,7 @@ static void open_stream(stream_t **place)
     }
 }
 
-/* Waits until a task has noticed a change, or for ever, which is found out. */
+/* Lets others run until a task has noticed a change, but not for ever. */
 static void let_run(int ct_left, int64_t since)
 {
     CHECK(ct_threads == 1 ? ct_left > 0 : aco_now() - since < PATIENCE);
