@@ -117,6 +117,10 @@ HIDDEN int aco_i_start_own(void *(*fn)(void *), void *arg);
 
 /* ---- variables.c ---- */
 
+/* The path of the file that holds the address; "" for the program, and with a libc that can tell it
+ * only under the lock of the loader. */
+HIDDEN const char *aco_i_file_of(const void *address);
+
 /* Gives a thread that has not started the initial values; 0 or ENOMEM. */
 HIDDEN int aco_i_new_variables(thread_t *thread);
 
@@ -217,10 +221,13 @@ HIDDEN int aco_i_ct_loops(void);
 HIDDEN int aco_i_list_signal(void); /* 0: none */
 HIDDEN size_t aco_i_default_stack_sz(void);
 
-/* Whether a list of words names an object, or a function of it, that contains the address. The
- * second, for the path of an object, asks nothing of the loader. */
-HIDDEN int aco_i_is_listed(const char *variable, const void *address);
-HIDDEN int aco_i_is_file_listed(const char *variable, const char *path);
+/* Whether threads that start with the function are the kernel's. */
+HIDDEN int aco_i_is_real(const void *fn);
+
+/* Whether the threads of a loop share the variable, or the variables of the object at the path. The
+ * second asks nothing of the loader. */
+HIDDEN int aco_i_shares_variable(const void *address);
+HIDDEN int aco_i_shares_variables_of(const char *path);
 
 /* Whether an address lies in this library. */
 HIDDEN int aco_i_is_ours(const void *address);

@@ -46,9 +46,9 @@ static int begins_with(const char *name, const char *word, size_t sz)
 }
 
 /* Whether a list has a word with which a name of an object, or that of a function, begins. */
-static int has_word(const char *variable, const char *path, const char *function)
+static int has_word(const char *word, const char *path, const char *function)
 {
-    const char *word = getenv(variable), *slash = strrchr(path, '/');
+    const char *slash = strrchr(path, '/');
     const char *file = slash == NULL ? path : slash + 1;
     for (size_t sz; word != NULL && *(word += strspn(word, ", ")) != '\0'; word += sz) {
         sz = strcspn(word, ", ");
@@ -59,16 +59,40 @@ static int has_word(const char *variable, const char *path, const char *function
     return 0;
 }
 
-int aco_i_is_listed(const char *variable, const void *address)
+/* Whether a word of a list is the beginning of the name of the function at an address, or of its
+ * file. */
+static int is_listed(const char *list, const void *address)
 {
     Dl_info info;
-    return getenv(variable) != NULL && dladdr(address, &info) != 0 &&
-           has_word(variable, info.dli_fname, info.dli_sname);
+    return list != NULL && dladdr(address, &info) != 0 &&
+           has_word(list, info.dli_fname, info.dli_sname);
 }
 
-int aco_i_is_file_listed(const char *variable, const char *path)
+/* OpenMP's threads compute, and wait by spinning and for words among thread-local variables. */
+#define ALWAYS_REAL "libgomp libomp libiomp5"
+
+int aco_i_is_real(const void *fn)
 {
-    return has_word(variable, path, NULL);
+    static const void *last; /* that is none; atomic */
+    if (fn == __atomic_load_n(&last, __ATOMIC_RELAXED)) {
+        return 0;
+    }
+    int is_real = has_word(ALWAYS_REAL, aco_i_file_of(fn), NULL) ||
+                  is_listed(getenv("ACO_PTHREADS_REAL"), fn);
+    if (!is_real) {
+        __atomic_store_n(&last, fn, __ATOMIC_RELAXED);
+    }
+    return is_real;
+}
+
+int aco_i_shares_variable(const void *address)
+{
+    return is_listed(getenv("ACO_PTHREADS_SHARE_TLS"), address);
+}
+
+int aco_i_shares_variables_of(const char *path)
+{
+    return has_word(getenv("ACO_PTHREADS_SHARE_TLS"), path, NULL);
 }
 
 /* The object that this is linked into. */

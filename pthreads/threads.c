@@ -345,7 +345,7 @@ static int is_for_kernel(const pthread_attr_t *attributes, start_t fn)
 {
     int policy = SCHED_OTHER, inherits = PTHREAD_INHERIT_SCHED;
     cpu_set_t set;
-    if (aco_i_is_listed("ACO_PTHREADS_REAL", (const void *)(uintptr_t)fn)) {
+    if (aco_i_is_real((const void *)(uintptr_t)fn)) {
         return 1;
     }
     if (attributes == NULL) {

@@ -27,6 +27,14 @@ typedef struct {
     int is_finished;    /* the loader makes blocks */
 } module_t;
 
+/* glibc's struct dl_find_object. */
+typedef struct {
+    unsigned long long flags;
+    void *start, *end;
+    const struct link_map *map;
+    long rest[28]; /* larger than it is */
+} found_t;
+
 #define MOST_MODULES 1024
 #define IMAGES_SZ ((size_t)256 << 10) /* bytes, that are mapped at a time */
 
@@ -42,8 +50,9 @@ static struct {
                                     atomic */
     char *images;                /* room for some more */
     size_t images_sz;
-    const void *allocator;                     /* malloc() */
-    int (*find_object)(void *address, void *); /* 0: the loader has relocated it; NULL: old libc */
+    const void *allocator; /* malloc() */
+    int (*find_object)(void *address,
+                       found_t *); /* 0: the loader has relocated it; NULL: old libc */
 } modules;
 
 /* The variables of an object in a loop, and what the object was when the loop looked. */
@@ -101,6 +110,16 @@ static EARLY void ask_loader(void)
     }
 }
 
+const char *aco_i_file_of(const void *address)
+{
+    found_t found;
+    ask_loader();
+    return modules.find_object != NULL &&
+                   modules.find_object((void *)(uintptr_t)address, &found) == 0
+               ? found.map->l_name
+               : "";
+}
+
 /* Whether an object has an address in one of its segments. */
 static int has_address(const struct dl_phdr_info *info, const void *address)
 {
@@ -124,7 +143,7 @@ static int serves_loop(const struct dl_phdr_info *info)
 static int is_of_loop(const struct dl_phdr_info *info)
 {
     const char *path = info->dlpi_name[0] != '\0' ? info->dlpi_name : program_invocation_name;
-    return serves_loop(info) || aco_i_is_file_listed("ACO_PTHREADS_SHARE_TLS", path);
+    return serves_loop(info) || aco_i_shares_variables_of(path);
 }
 
 /* Keys and variables of a library belong to the same thread, except that the C++ runtime keeps in
@@ -136,7 +155,7 @@ EARLY int aco_i_has_own_keys(const void *address)
     return !aco_i_is_ours(address) && dladdr(address, &of_caller) != 0 &&
            !has_name_of(sanitizers, of_caller.dli_fname) &&
            (dladdr(allocator, &of_malloc) == 0 || of_caller.dli_fbase != of_malloc.dli_fbase) &&
-           !aco_i_is_listed("ACO_PTHREADS_SHARE_TLS", address);
+           !aco_i_shares_variable(address);
 }
 
 /* ==== Code =================================================================================== */
@@ -339,12 +358,12 @@ static void keep_last(void)
 static int is_ready(const struct dl_phdr_info *info)
 {
     const ElfW(Phdr) *segment = info->dlpi_phdr;
-    long found[32]; /* larger than what is written there */
+    found_t found;
     while (segment->p_type != PT_LOAD) {
         segment++;
     }
     return modules.find_object == NULL ||
-           modules.find_object((void *)(info->dlpi_addr + segment->p_vaddr), found) == 0;
+           modules.find_object((void *)(info->dlpi_addr + segment->p_vaddr), &found) == 0;
 }
 
 /* The block of an object that the loader has not finished with may be one of an object that had the

@@ -191,6 +191,8 @@ test_own() {
     cp "$TMP/plugin.so" "$TMP/other.so"
     build plugins.c
     both 60 "$TMP/plugins" "$TMP/plugin.so" "$TMP/other.so"
+    build openmp.c -fopenmp
+    both 60 "$TMP/openmp"
     test_own_word
     test_random
     test_options
