@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* LMDB: a transaction that is committed late, by writes and fdatasync(); and tasks that read at once,
- * by keys of their own. */
+/* LMDB: a transaction that is committed late, by writes and fdatasync(), and tasks that read at
+ * once, by keys of their own. */
 #include "late.h"
 
 #include <lmdb.h>
