@@ -46,13 +46,14 @@ static int fcntl_and_count(int fd, int command, ...)
     return fcntl(fd, command, arg);
 }
 
-static int is_ring_refused;
+static int is_ring_refused, ct_ring_calls;
 
 long __real_syscall(long number, long a, long b, long c, long d, long e, long f);
 long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f);
 long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
 {
 #ifdef SYS_io_uring_setup
+    ct_ring_calls += number == SYS_io_uring_setup || number == SYS_io_uring_enter;
     if (number == SYS_io_uring_setup && is_ring_refused) {
         errno = EPERM;
         return -1;
@@ -347,12 +348,35 @@ static void test_interrupted_looks(void **state)
     assert_true(ct_looks > 2);
 }
 
+/* Others can't know the listener, so nothing is asked of a ring. */
+static void *accepts_from_its_own(void *arg)
+{
+    struct sockaddr_in in;
+    socklen_t sz = sizeof(in);
+    char address[32];
+    int listener = aco_listen("tcp4", "127.0.0.1:0");
+    CHECK(getsockname(listener, (struct sockaddr *)&in, &sz) == 0);
+    snprintf(address, sizeof(address), "127.0.0.1:%d", ntohs(in.sin_port));
+    ct_ring_calls = 0;
+    int client = aco_dial("tcp", address), fd = aco_accept4(listener, NULL, NULL, 0);
+    CHECK(client >= 0 && fd >= 0 && ct_ring_calls == 0);
+    CHECK(aco_close(client) == 0 && aco_close(fd) == 0 && aco_close(listener) == 0);
+    return arg;
+}
+
+static void test_own_listener(void **state)
+{
+    (void)state;
+    run_tasks(accepts_from_its_own, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_interrupted_looks), cmocka_unit_test(test_lost_races),
-        cmocka_unit_test(test_connect),           cmocka_unit_test(test_end_of_ring),
-        cmocka_unit_test(test_lost_ring),         cmocka_unit_test(test_connect_without_ring),
+        cmocka_unit_test(test_own_listener),         cmocka_unit_test(test_interrupted_looks),
+        cmocka_unit_test(test_lost_races),           cmocka_unit_test(test_connect),
+        cmocka_unit_test(test_end_of_ring),          cmocka_unit_test(test_lost_ring),
+        cmocka_unit_test(test_connect_without_ring),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
