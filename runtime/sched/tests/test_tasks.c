@@ -864,18 +864,39 @@ static void idle_stacks_are_given_back(void **state)
 #define CT_LIGHT 50000
 
 /* Tasks that begin after their maker waits have a struct alone before that. */
-static void *makes_many_light(void *arg)
+static void makes_and_idles(int ct)
 {
     static memory_t memory;
     memory = (memory_t){.task = aco_self(), .before = resident_sz()};
-    for (int i = 0; i < CT_LIGHT; i++) {
+    for (int i = 0; i < ct; i++) {
         CHECK(aco_go(adds_one, NULL) == 0);
     }
     memory.during = resident_sz();
-    CHECK(memory.during - memory.before >= (int64_t)CT_LIGHT * 100);
+    CHECK(memory.during - memory.before >= (int64_t)ct * 100);
     wait_until_returned(&memory);
-    for (int i = 0; i < CT_LIGHT; i++) { /* they are used again */
-        CHECK(aco_go(adds_one, NULL) == 0);
+}
+
+static int compare_places(const void *a, const void *b)
+{
+    uintptr_t one = (uintptr_t) * (aco_task_t *const *)a,
+              other = (uintptr_t) * (aco_task_t *const *)b;
+    return (one > other) - (one < other);
+}
+
+/* The structs are used again, each by one task. */
+static void *makes_many_light(void *arg)
+{
+    static aco_task_t *tasks[CT_LIGHT];
+    makes_and_idles(CT_LIGHT);
+    makes_and_idles(CT_LIGHT / 2);
+    for (int i = 0; i < CT_LIGHT; i++) {
+        tasks[i] = aco_spawn(adds_one, NULL);
+        CHECK(tasks[i] != NULL);
+    }
+    qsort(tasks, CT_LIGHT, sizeof(tasks[0]), compare_places);
+    for (int i = 0; i < CT_LIGHT; i++) {
+        CHECK(i == 0 || tasks[i] != tasks[i - 1]);
+        CHECK(aco_join(tasks[i], NULL) == 0);
     }
     return arg;
 }
