@@ -670,6 +670,12 @@ static void fail_by_name(void)
     aco_resume(aco_create(main_co, aco_share_stack_new(0), 0, fail_in_coroutine, NULL));
 }
 
+#ifdef __GLIBC__
+#define CODE_WITHOUT_NAME ", entry function (+0x"
+#else
+#define CODE_WITHOUT_NAME "(+0x" /* musl's loader knows the name */
+#endif
+
 static int has_no_proc;
 
 ssize_t __real_readlink(const char *path, char *buf, size_t sz);
@@ -729,7 +735,7 @@ static void a_long_name_of_a_program_is_shown_without_directories(void **state)
         unlink(path);
     }
     rmdir(directory);
-    expect_abort(fail_without_proc, NULL, "aco_test", ", entry function (+0x");
+    expect_abort(fail_without_proc, NULL, "aco_test", CODE_WITHOUT_NAME);
 }
 
 /* ==== Versions ================================================================================ */
