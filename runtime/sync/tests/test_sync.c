@@ -585,7 +585,8 @@ static void *waits_for_all(void *arg)
     aco_task_options_t options = {.thread = ACO_ANY};
     CHECK(aco_go_with(&options, spawns_anywhere, &fn, NULL) == 0);
     CHECK(aco_wait_group_wait(&wait_group) == 0);
-    CHECK(ct_at_once == 0 && was_full && semaphore.ct == 3);
+    CHECK(ct_at_once == 0);
+    CHECK(semaphore.ct == 3);
     CHECK(aco_semaphore_init(&semaphore, SIZE_MAX) == 0);
     CHECK_FAILS(aco_semaphore_release(&semaphore), EOVERFLOW);
     CHECK(aco_semaphore_init(&semaphore, 1) == 0);
@@ -608,6 +609,7 @@ static void counts_are_kept(void **state)
         ct_once = was_full = 0;
         run_tasks_on(ct_threads, waits_for_all, NULL);
         assert_int_equal(ct_once, 1);
+        assert_true(was_full || ct_threads != 1); /* a thread may stand still with its share */
     }
 }
 
