@@ -120,7 +120,8 @@ static void *work(void *arg)
 {
     PGconn *connection = NULL;
     job_t job;
-    while (connect_if_lost(&connection) && aco_chan_recv(jobs, &job) == 1) {
+    /* The sleep fails in a task that was cancelled; to connect and to receive may need no wait. */
+    while (connect_if_lost(&connection) && aco_sleep(1) == 0 && aco_chan_recv(jobs, &job) == 1) {
         result_t result = {job.line, run_query(&connection, job.query)};
         free(job.query);
         aco_shielded
