@@ -382,11 +382,6 @@ std::string signal()
 
 } // namespace
 
-#define ROW(name)                                                                                  \
-    {                                                                                              \
-#name, theirs::name, ours::name                                                            \
-    }
-
 int main()
 {
     aco::run_options options = {};

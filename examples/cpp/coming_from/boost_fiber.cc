@@ -358,11 +358,6 @@ std::string stack_size()
 
 } // namespace
 
-#define ROW(name)                                                                                  \
-    {                                                                                              \
-#name, theirs::name, ours::name                                                            \
-    }
-
 int main()
 {
     const row rows[] = {ROW(join),

@@ -14,6 +14,9 @@ struct row {
     std::string (*ours)();
 };
 
+/* The functions of that name in the namespaces `theirs` and `ours`. */
+#define ROW(name) row({#name, theirs::name, ours::name})
+
 /* Calls `theirs` of all rows on the thread, and then `ours` in a task. Prints a line for each row.
  * Returns the status of the program: 1 if two sides differ. */
 template <std::size_t N> int run_rows(const row (&rows)[N], const aco::run_options &options = {})

@@ -355,11 +355,6 @@ std::string parallel() /* in aco::run() with ct_threads = 2 */
 
 } // namespace
 
-#define ROW(name)                                                                                  \
-    {                                                                                              \
-#name, theirs::name, ours::name                                                            \
-    }
-
 int main()
 {
     aco::run_options options = {};
